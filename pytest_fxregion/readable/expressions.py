@@ -1,0 +1,239 @@
+"""An argument of a node in, the Python expression for it out.
+
+Where an argument has no expression of its own (an object, a tensor, a function of the user's), the
+text is still valid Python and the same in every process.
+"""
+
+from __future__ import annotations
+
+import ast
+import enum
+import keyword
+import re
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import fx
+
+from pytest_fxregion._torch import HigherOrderOperator, OpOverload
+from pytest_fxregion.readable.names import Names, attribute_path, path_of_callable
+from pytest_fxregion.readable.values import (
+    PLAIN_TYPES,
+    address_free_repr,
+    qualified_name,
+    stable_text,
+)
+
+# The generic types that have an older spelling in `typing`.
+_TYPING_ALIASES: Mapping[Any, Any] = {
+    list: typing.List,  # noqa: UP006
+    dict: typing.Dict,  # noqa: UP006
+    set: typing.Set,  # noqa: UP006
+    frozenset: typing.FrozenSet,  # noqa: UP006
+    tuple: typing.Tuple,  # noqa: UP006
+}
+
+_IN_ANGLES = re.compile(r"<[^>]*>\.?")
+
+# How torch's text writes calls of Python's operators.
+_OPERATORS = {
+    "add": "{} + {}",
+    "sub": "{} - {}",
+    "mul": "{} * {}",
+    "matmul": "{} @ {}",
+    "truediv": "{} / {}",
+    "floordiv": "{} // {}",
+    "mod": "{} % {}",
+    "pow": "{} ** {}",
+    "lshift": "{} << {}",
+    "rshift": "{} >> {}",
+    "and_": "{} & {}",
+    "or_": "{} | {}",
+    "xor": "{} ^ {}",
+    "getitem": "{}[{}]",
+    "eq": "{} == {}",
+    "ne": "{} != {}",
+    "lt": "{} < {}",
+    "le": "{} <= {}",
+    "gt": "{} > {}",
+    "ge": "{} >= {}",
+    "pos": "+{}",
+    "neg": "-{}",
+    "invert": "~{}",
+}
+_IN_PLACE_OPERATORS = {
+    "iadd": "{} += {}",
+    "isub": "{} -= {}",
+    "imul": "{} *= {}",
+    "imatmul": "{} @= {}",
+    "itruediv": "{} /= {}",
+    "ifloordiv": "{} //= {}",
+    "imod": "{} %= {}",
+    "ipow": "{} **= {}",
+    "ilshift": "{} <<= {}",
+    "irshift": "{} >>= {}",
+    "iand": "{} &= {}",
+    "ior": "{} |= {}",
+    "ixor": "{} ^= {}",
+    "setitem": "{}[{}] = {}",
+}
+
+
+class Expressions:
+    """Writes the arguments of one graph's nodes, with the names in ``names``."""
+
+    def __init__(self, names: Names) -> None:
+        self._names = names
+        self._name_of_node = names.of_node
+        self._name_of_target: dict[Any, str] = {}
+        self._tensors: list[torch.Tensor] = []
+
+    def call(self, args: Iterable[Any], kwargs: Mapping[str, Any]) -> str:
+        """Return what stands between the parentheses of a call."""
+        parts = [self.text(arg) for arg in args]
+        if kwargs:
+            parts += [self._keyword(name, value) for name, value in kwargs.items()]
+        return ", ".join(parts)
+
+    def text(self, value: Any) -> str:
+        """Return the expression for ``value``."""
+        kind = type(value)
+        if kind is fx.Node:
+            return self._name_of_node[value]
+        if kind in PLAIN_TYPES:
+            return repr(value)
+        if isinstance(value, fx.Node):
+            return self._name_of_node[value]
+        if isinstance(value, list):
+            return f"[{', '.join([self.text(item) for item in value])}]"
+        if isinstance(value, tuple):
+            return self._tuple(value)
+        if isinstance(value, dict):
+            pairs = [f"{self.text(key)}: {self.text(item)}" for key, item in value.items()]
+            return f"{{{', '.join(pairs)}}}"
+        if isinstance(value, slice):
+            parts = (value.start, value.stop, value.step)
+            return f"slice({', '.join([self.text(part) for part in parts])})"
+        if isinstance(value, (OpOverload, HigherOrderOperator)):
+            return self.target(value)
+        return self._object(value)
+
+    def function_call(self, target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
+        """Return the expression for what a ``call_function`` node computes."""
+        if getattr(target, "__module__", None) == "_operator":
+            template = _OPERATORS.get(target.__name__)
+            if template is not None:
+                return template.format(*[self.text(arg) for arg in args])
+        if target is getattr and len(args) == 2 and isinstance(args[1], str) and not kwargs:
+            return attribute_path(self.text(args[0]), args[1])
+        return f"{self.target(target)}({self.call(args, kwargs)})"
+
+    def in_place_statement(self, target: Any, args: tuple[Any, ...]) -> str | None:
+        """Return the statement for an operator that changes its first argument, else None."""
+        if getattr(target, "__module__", None) != "_operator":
+            return None
+        template = _IN_PLACE_OPERATORS.get(target.__name__)
+        if template is None:
+            return None
+        return template.format(*[self.text(arg) for arg in args])
+
+    def target(self, target: Any) -> str:
+        """Return the expression for the function that a node calls.
+
+        A compiled region goes by its name, which is the same in all of its graph's texts.
+        """
+        try:
+            known = self._name_of_target.get(target)
+        except TypeError:  # cannot be hashed
+            return self._names.of_object(target, path_of_callable(target))
+        if known is None:
+            if hasattr(target, "fxregion_region"):
+                known = str(target.__name__)
+            else:
+                known = self._names.of_object(target, path_of_callable(target))
+            self._name_of_target[target] = known
+        return known
+
+    def take_tensors(self) -> list[torch.Tensor]:
+        """Return the tensors that stood among the arguments since the last call of this."""
+        if not self._tensors:
+            return []
+        taken, self._tensors = self._tensors, []
+        return taken
+
+    def annotation(self, declared: Any) -> str:
+        """Return the expression for a type that the traced function's source declared."""
+        if declared == ():
+            return "()"
+        origin = typing.get_origin(declared)
+        arguments = ",".join(self.annotation(argument) for argument in typing.get_args(declared))
+        if isinstance(declared, types.UnionType):
+            return arguments.replace(",", "|")
+        if origin is None:
+            return self._type_name(declared)
+        if isinstance(declared, types.GenericAlias):
+            name = self._type_name(origin)
+        else:
+            # typing.List[int] has the origin list, but is written as it was.
+            alias = _TYPING_ALIASES.get(origin, origin)
+            name = self._type_name(alias)
+        return f"{name}[{arguments}]" if arguments else name
+
+    def _type_name(self, kind: Any) -> str:
+        if kind is ...:
+            return "..."
+        if isinstance(kind, type):
+            return self._names.of_object(kind, qualified_name(kind))
+        return self._names.of_object(kind, repr(kind))
+
+    def _keyword(self, name: str, value: Any) -> str:
+        # Some operators have a parameter called `from`.
+        if keyword.iskeyword(name) or not name.isidentifier():
+            return f"**{{{name!r}: {self.text(value)}}}"
+        return f"{name} = {self.text(value)}"
+
+    def _tuple(self, value: tuple[Any, ...]) -> str:
+        comma = "," if len(value) == 1 else ""
+        items = f"({', '.join([self.text(item) for item in value])}{comma})"
+        if hasattr(value, "_fields"):
+            kind = type(value)
+            return f"{self._names.of_object(kind, path_of_callable(kind))}{items}"
+        return items
+
+    def _object(self, value: Any) -> str:
+        if isinstance(value, enum.Enum):
+            kind = type(value)
+            in_torch = kind.__module__.split(".")[0] == "torch"
+            path = path_of_callable(kind) if in_torch else kind.__name__
+            return f"{self._names.of_object(kind, path)}.{value.name}"
+        if isinstance(value, torch.Tensor):
+            self._tensors.append(value)
+            dtype = str(value.dtype).removeprefix("torch.")
+            return f"torch.Tensor(size={list(value.size())}, dtype={dtype})"
+        if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+            return str(value)
+        own = getattr(type(value), "__fx_repr__", None)
+        if own is not None:
+            return str(value.__fx_repr__()[0])
+        if isinstance(value, (set, frozenset)):
+            return stable_text(value)
+        if callable(value) and isinstance(getattr(value, "__name__", None), str):
+            return self.target(value)
+        return _valid_expression(value)
+
+
+def _valid_expression(value: object) -> str:
+    """Return the value's own ``repr`` if that is a Python expression, else its class called."""
+    text = address_free_repr(value)
+    try:
+        # In parentheses, so that a comment at its end is no expression.
+        ast.parse(f"({text})", mode="eval")
+    except (SyntaxError, ValueError):
+        text = ""
+    if text and text.isprintable():
+        return text
+    path = _IN_ANGLES.sub("", qualified_name(type(value))).strip(".")
+    return f"{path}(...)"

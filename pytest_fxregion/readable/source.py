@@ -1,0 +1,95 @@
+"""A node's stack trace in, the line of user code that it came from out.
+
+A stack trace names absolute paths and line numbers; what is returned here names neither, so that it
+is the same on another machine and after an edit further up in the file.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+
+from pytest_fxregion.readable.values import one_line
+
+_FRAME = re.compile(r'^\s*File "(.+)", line \d+, in (.+)$')
+
+# Files that Python invents for code without a file are numbered over the process.
+_NUMBERED_FILE = re.compile(r"^<(.+?)>(?:\.\d+)?$")
+
+# Dynamo names the rest of a function after a graph break by the line at which it resumes.
+_RESUMED_FUNCTION = re.compile(r"^torch_dynamo_resume_in_(.+)_at_\d+$")
+
+_PACKAGE_FOLDERS = ("site-packages", "dist-packages")
+_TORCH_FOLDER = os.path.dirname(torch.__file__) + os.sep
+
+
+class SourceLines:
+    """Finds the source line of stack traces; one for each text, as it remembers what it found.
+
+    ``root`` is the folder that paths are made relative to.  A file outside of it is shown by its
+    path inside ``site-packages``, else by its name alone.
+    """
+
+    def __init__(self, root: Path | None = None) -> None:
+        # A test may be imported through a symbolic link to the root, or through the real folder.
+        folders = () if root is None else (os.path.abspath(root), os.path.realpath(root))
+        self._roots = tuple(folder.rstrip(os.sep) + os.sep for folder in folders)
+        self._found: dict[str, str | None] = {}
+
+    def line(self, stack_trace: str | None) -> str | None:
+        """Return ``<file> in <function>: <code>`` for a trace as in ``node.meta["stack_trace"]``.
+
+        It is the innermost frame outside of torch, whose own code differs between versions; if all
+        are torch's, the innermost.  None if there is no frame.
+        """
+        if not stack_trace:
+            return None
+        if stack_trace not in self._found:
+            self._found[stack_trace] = self._innermost(stack_trace)
+        return self._found[stack_trace]
+
+    def shown_path(self, path: str) -> str:
+        """Return the part of ``path`` that is the same on every machine."""
+        invented = _NUMBERED_FILE.match(path)
+        if invented is not None:
+            return f"<{invented[1]}>"
+        parts = path.split(os.sep)
+        for folder in _PACKAGE_FOLDERS:
+            if folder in parts:
+                last = len(parts) - 1 - parts[::-1].index(folder)
+                return "/".join(parts[last + 1 :])
+        if path.startswith(_TORCH_FOLDER):
+            return "torch/" + path.removeprefix(_TORCH_FOLDER).replace(os.sep, "/")
+        for root in self._roots:
+            if path.startswith(root):
+                return path.removeprefix(root).replace(os.sep, "/")
+        return parts[-1]
+
+    def _innermost(self, stack_trace: str) -> str | None:
+        in_torch = None
+        for file, function, code in _frames_from_innermost(stack_trace):
+            path = self.shown_path(file)
+            function = _RESUMED_FUNCTION.sub(r"\1", function)
+            found = one_line(f"{path} in {function}: {code}")
+            if not path.startswith("torch/"):
+                return found
+            in_torch = in_torch or found
+        return in_torch
+
+
+def _frames_from_innermost(stack_trace: str) -> Iterator[tuple[str, str, str]]:
+    """Yield file, function and first line of code of each frame, the innermost first.
+
+    Only the first line: how many lines of a longer statement a trace holds, and whether marks stand
+    below them, depends on the version of Python.
+    """
+    lines = stack_trace.split("\n")
+    for index in range(len(lines) - 1, -1, -1):
+        frame = _FRAME.match(lines[index])
+        if frame is not None:
+            code = lines[index + 1].strip() if index + 1 < len(lines) else ""
+            yield frame[1], frame[2], "" if _FRAME.match(code) else code

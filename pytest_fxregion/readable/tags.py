@@ -1,0 +1,80 @@
+"""A node's metadata in, the lines of its tags out: region, annotations, checkpointing, sums."""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from torch import fx
+
+from pytest_fxregion.readable.values import sorted_items, stable_text
+
+REGION_KEY = "compile_with_inductor"
+
+_PLAIN_KEY = re.compile(r"[\w.\-]+")
+
+# A user's own key of one of these names is written in quotes, so that no line has two meanings.
+_OWN_NAMES = frozenset(
+    {"ac_graph_id", "custom", "file", "inductor_configs", "recompute", "region", "value"}
+)
+
+
+class Tags:
+    """Writes the tags of one text's nodes, in which ``ac_graph_id`` counts from 0.
+
+    torch counts checkpointed calls over the whole process (pytorch#167735), so its number depends
+    on which tests ran before.
+    """
+
+    def __init__(self) -> None:
+        self._ac_graph_ids: dict[str, int] = {}
+
+    def lines(self, node: fx.Node) -> list[str]:
+        """Return the tags of ``node`` in a fixed order, one line each, without comment marks."""
+        meta = node.meta
+        lines = _annotation_lines(meta["custom"]) if meta.get("custom") is not None else []
+        checkpoint = self._checkpoint_line(meta.get("ac_graph_id"), meta.get("recompute"))
+        if checkpoint is not None:
+            lines.append(checkpoint)
+        if meta.get("is_gradient_acc"):
+            lines.append("gradient accumulation")
+        return lines
+
+    def _checkpoint_line(self, ac_graph_id: object, recompute: object) -> str | None:
+        policy = recompute.name if isinstance(recompute, enum.Enum) else stable_text(recompute)
+        if ac_graph_id is None:
+            return None if recompute is None else f"recompute: {policy}"
+        known = self._ac_graph_ids
+        number = known.setdefault(stable_text(ac_graph_id), len(known))
+        return f"ac_graph_id: {number}" + ("" if recompute is None else f" - {policy}")
+
+
+def _annotation_lines(custom: object) -> list[str]:
+    if not isinstance(custom, Mapping):
+        return [f"custom: {stable_text(custom)}"]
+    lines = []
+    if REGION_KEY in custom:
+        lines += _region_lines(custom[REGION_KEY])
+    lines += [_line(key, value) for key, value in sorted_items(custom) if key != REGION_KEY]
+    return lines
+
+
+def _region_lines(region: object) -> list[str]:
+    if region is None or region is False:
+        return ["region: none"]
+    if not isinstance(region, Mapping):
+        return [f"region: {stable_text(region)}"]
+    label = stable_text(region["inductor_region"]) if "inductor_region" in region else "default"
+    lines = [f"region: {label}"]
+    if "inductor_configs" in region:
+        lines.append(f"inductor_configs: {stable_text(region['inductor_configs'])}")
+    known = ("inductor_region", "inductor_configs")
+    lines += [_line(key, value) for key, value in sorted_items(region) if key not in known]
+    return lines
+
+
+def _line(key: Any, value: object) -> str:
+    plain = isinstance(key, str) and _PLAIN_KEY.fullmatch(key) and key not in _OWN_NAMES
+    return f"{key if plain else stable_text(key)}: {stable_text(value)}"

@@ -1,0 +1,253 @@
+"""A graph module in, its text out: valid Python, complete, and the same in every process.
+
+The code is the one that torch's ``GraphModule.print_readable`` shows with strides and devices.  The
+comments are this package's own: source lines without line numbers, and every tag of every node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import fx
+from torch.fx.graph import CodeGen
+
+from pytest_fxregion._torch import codegen_of
+from pytest_fxregion.readable.color import colored_text
+from pytest_fxregion.readable.constants import tensor_constant_text
+from pytest_fxregion.readable.expressions import Expressions
+from pytest_fxregion.readable.names import Names, attribute_path, identifier
+from pytest_fxregion.readable.source import SourceLines
+from pytest_fxregion.readable.tags import Tags
+from pytest_fxregion.readable.types import annotation_text, layout_note
+from pytest_fxregion.readable.values import stable_text
+
+_INDENT = "    "
+
+
+def render(
+    gm: fx.GraphModule,
+    *,
+    name: str = "GraphModule",
+    root: Path | None = None,
+    colored: bool = False,
+) -> str:
+    """Return the text of ``gm``, and of every graph module inside it.
+
+    ``name`` is the class's name in the text.  ``root`` is the folder that source paths are made
+    relative to (pytest's rootdir); a file outside of it is shown by its path inside
+    ``site-packages``, else by its bare name.  ``colored`` adds terminal colours, with which the
+    text is no Python any more.
+    """
+    text = "\n".join(_module_lines(gm, name, SourceLines(root), Tags())) + "\n"
+    return colored_text(text) if colored else text
+
+
+def print_readable(
+    gm: fx.GraphModule,
+    print_output: bool = True,
+    *,
+    root: Path | None = None,
+    colored: bool = False,
+) -> str:
+    """Return the text of ``gm`` as :func:`render` makes it, and print it unless told not to.
+
+    Takes the place of ``gm.print_readable``: its text is valid Python whatever the metadata holds,
+    shows every tag, and does not change from run to run.
+    """
+    text = render(gm, name=type(gm).__name__, root=root, colored=colored)
+    if print_output:
+        print(text)
+    return text
+
+
+def _module_lines(gm: fx.GraphModule, name: str, sources: SourceLines, tags: Tags) -> list[str]:
+    """Return the lines of ``gm``'s class, and of the classes of the graph modules inside it."""
+    children = dict(_graph_modules_in(gm))
+    class_names = {id(child): identifier(path) for path, child in children.items()}
+    function = _Function(gm, class_names, sources, tags)
+    lines = [f"class {identifier(name)}(torch.nn.Module):"]
+    lines += [_INDENT + line for line in function.lines()]
+    for path, child in children.items():
+        lines.append("")
+        lines += [
+            _INDENT + line if line else line for line in _module_lines(child, path, sources, tags)
+        ]
+    return lines
+
+
+def _graph_modules_in(module: torch.nn.Module) -> Iterator[tuple[str, fx.GraphModule]]:
+    """Yield the nearest graph modules below ``module``, each once, with their paths."""
+    for name, child in module.named_children():
+        if isinstance(child, fx.GraphModule):
+            yield name, child
+        else:
+            for path, inner in _graph_modules_in(child):
+                yield f"{name}.{path}", inner
+
+
+class _Function:
+    """The ``forward`` of one graph module, written node by node."""
+
+    def __init__(
+        self, gm: fx.GraphModule, class_names: dict[int, str], sources: SourceLines, tags: Tags
+    ) -> None:
+        self._gm = gm
+        self._class_names = class_names
+        self._sources = sources
+        self._tags = tags
+        self._names = Names()
+        self._expressions = Expressions(self._names)
+        self._parameters: list[str] = []
+        self._body: list[str] = []
+        self._return_type = ""
+        self._source: str | None = None
+
+    def lines(self) -> list[str]:
+        """Return the lines of the function, without the indent of the class around it."""
+        graph = self._gm.graph
+        freed = _freed_after(graph)
+        for node in graph.nodes:
+            name = self._names.add_node(node)
+            if node.op == "placeholder":
+                self._write_placeholder(node, name)
+            elif node.op == "output":
+                self._write_output(node)
+            else:
+                self._write_node(node, name, freed.get(node, []))
+        head = self._signature()
+        body = self._body or ["pass"]
+        return [*head, *[_INDENT + line if line else line for line in body]]
+
+    def _signature(self) -> list[str]:
+        codegen = codegen_of(self._gm.graph)
+        parameters = self._parameters
+        if type(codegen) is not CodeGen:
+            # A graph may bring its own calling convention (make_fx and export: nested inputs).
+            text: str = codegen.gen_fn_def(list(parameters), self._return_type)
+            return text.split("\n")
+        if parameters[:1] != ["self"]:
+            parameters = ["self", *parameters]
+        return [f"def forward({', '.join(parameters)}){self._return_type}:"]
+
+    def _write_placeholder(self, node: fx.Node, name: str) -> None:
+        target = str(node.target)
+        for tag in self._notes(node):
+            self._body.append(f"# {name}: {tag}")
+        default = f" = {self._expressions.text(node.args[0])}" if node.args else ""
+        self._parameters.append(f"{target}{self._annotation(node)}{default}")
+        given = target.replace("*", "")
+        if given != name:
+            self._body.append(f"{name} = {given}")
+
+    def _write_output(self, node: fx.Node) -> None:
+        self._body += [f"# {tag}" for tag in self._notes(node)]
+        if node.type is not None:
+            self._return_type = f" -> {self._expressions.annotation(node.type)}"
+        codegen = codegen_of(self._gm.graph)
+        if type(codegen) is CodeGen:
+            self._body.append(f"return {self._expressions.text(node.args[0])}")
+        else:
+            self._body += codegen.generate_output(self._spelled(node.args[0])).split("\n")
+
+    def _spelled(self, value: Any) -> Any:
+        """Return ``value`` with its parts replaced by objects whose ``repr`` is their text."""
+        if type(value) in (list, tuple) or isinstance(value, list):
+            kind = tuple if isinstance(value, tuple) else list
+            return kind(self._spelled(item) for item in value)
+        return _Spelled(self._expressions.text(value))
+
+    def _write_node(self, node: fx.Node, name: str, freed: list[fx.Node]) -> None:
+        body = self._body
+        source = self._sources.line(node.stack_trace)
+        if source != self._source:
+            self._source = source
+            if body:
+                body.append("")
+            body.append(f"# file: {source or 'none'}")
+        statement = self._statement(node, name)
+        body += [f"# {tag}" for tag in self._notes(node)]
+        dead = [self._names.of_node[value] for value in freed]
+        if not node.users:
+            dead.append(name)
+        body.append(f"{statement};  {' = '.join(dead)} = None" if dead else statement)
+
+    def _statement(self, node: fx.Node, name: str) -> str:
+        expressions = self._expressions
+        assigned = f"{name}{self._annotation(node)} ="
+        args, kwargs = node.args, node.kwargs
+        target = node.target
+        if node.op == "call_function":
+            in_place = expressions.in_place_statement(target, args)
+            if in_place is not None:
+                return f"{in_place};  {assigned} {expressions.text(args[0])}"
+            return f"{assigned} {expressions.function_call(target, args, kwargs)}"
+        path = str(target)
+        if node.op == "call_method":
+            method = attribute_path(expressions.text(args[0]), path)
+            return f"{assigned} {method}({expressions.call(args[1:], kwargs)})"
+        attribute = attribute_path("self", path)
+        if node.op == "get_attr":
+            return f"{assigned} {attribute}"
+        return f"{assigned} {attribute}({expressions.call(args, kwargs)})"
+
+    def _annotation(self, node: fx.Node) -> str:
+        """Return the node's type with its colon; of the value that was traced, else as declared."""
+        found = annotation_text(node.meta)
+        if found is not None:
+            if '"' in found or "\\" in found or not found.isprintable():
+                return f": {found!r}"
+            return f': "{found}"'
+        return "" if node.type is None else f" : {self._expressions.annotation(node.type)}"
+
+    def _notes(self, node: fx.Node) -> list[str]:
+        """Return the comment lines of ``node``: its tags, and what no expression can say."""
+        notes = self._tags.lines(node)
+        layout = layout_note(node.meta)
+        if layout is not None:
+            notes.append(f"value: {layout}")
+        if node.op == "get_attr":
+            notes += self._attribute_notes(str(node.target))
+        notes += [f"value: {tensor_constant_text(t)}" for t in self._expressions.take_tensors()]
+        return notes
+
+    def _attribute_notes(self, path: str) -> list[str]:
+        value: Any = self._gm
+        for part in path.split("."):
+            value = getattr(value, part, None)
+        if isinstance(value, torch.Tensor):
+            # A parameter's numbers are the training's, not the graph's.
+            if isinstance(value, torch.nn.Parameter):
+                return []
+            return [f"value: {tensor_constant_text(value)}"]
+        shown_as = self._class_names.get(id(value))
+        if shown_as is not None:
+            # One body under several names is written once.
+            return [] if shown_as == identifier(path) else [f"value: {shown_as}"]
+        if value is None or isinstance(value, torch.nn.Module):
+            return []
+        return [f"value: {stable_text(value)}"]
+
+
+class _Spelled:
+    """Stands for an argument whose text is known, before code that asks for its ``repr``."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __repr__(self) -> str:
+        return self._text
+
+
+def _freed_after(graph: fx.Graph) -> dict[fx.Node, list[fx.Node]]:
+    """Return, for each node, the values that no later node uses, in the order of its inputs."""
+    freed: dict[fx.Node, list[fx.Node]] = {}
+    used_later: set[fx.Node] = set()
+    for node in reversed(graph.nodes):
+        for value in node.all_input_nodes:
+            if value not in used_later:
+                used_later.add(value)
+                freed.setdefault(node, []).append(value)
+    return freed
