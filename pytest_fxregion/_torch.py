@@ -8,3 +8,256 @@ Importing this module imports torch; nothing that pytest loads at start-up may d
 # Each block below belongs to one stage of the pipeline, in the order in which data flows.
 
 from __future__ import annotations
+
+# --- capture: how torch traces a joint graph -------------------------------------------------------
+
+import types
+import typing
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from torch import fx
+
+# The builder of backends on AOTAutograd: traces, partitions and calls the two compilers.
+from torch._dynamo.backends.common import aot_autograd as aot_autograd
+
+# Where the joint graph's tracer finishes (and copies forward metadata); replaced by our own passes.
+from torch._functorch._aot_autograd import graph_capture as joint_capture
+
+# Where the traced backward begins (and autograd's nodes get their hooks); our recorder is added.
+from torch._functorch._aot_autograd import graph_capture_wrappers as joint_wrappers
+
+# Splits the joint graph in two, saving what eager would save; does what the AC tags ask for.
+from torch._functorch.partitioners import default_partition as default_partition
+
+# The tensor class that stands for a functionalised value while AOTAutograd traces.
+from torch._subclasses.functional_tensor import FunctionalTensor
+
+# Which tracer is recording, and which node of it a tensor stands for.
+from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot
+
+AutogradNode = torch.autograd.graph.Node
+
+
+def current_tracer() -> Any | None:
+    """Return the tracer that records what runs now, or None outside of tracing."""
+    mode = get_proxy_mode()
+    return None if mode is None else mode.tracer
+
+
+def node_of_traced_tensor(tensor: torch.Tensor, tracer: Any) -> fx.Node | None:
+    """Return the node of ``tracer``'s graph that computes ``tensor``, or None if it has none."""
+    if isinstance(tensor, FunctionalTensor):
+        tensor = torch._from_functional_tensor(tensor.elem)
+    slot = get_proxy_slot(tensor, tracer, None)
+    return None if slot is None else slot.proxy.node
+
+
+# --- execution and checks: containers, sizes, what runs ------------------------------------------
+
+# Base of modes that see every operation that reaches the dispatcher.
+from torch.utils._python_dispatch import TorchDispatchMode as DispatchMode
+
+# Nested containers, as torch.compile itself flattens arguments and results.
+from torch.utils._pytree import (
+    keystr,
+    tree_flatten_with_path,
+)
+from torch.utils._pytree import (
+    tree_leaves as tree_leaves,
+)
+from torch.utils._pytree import (
+    tree_map as tree_map,
+)
+
+
+def tree_flatten_with_names(tree: dict[str, Any]) -> list[tuple[str, Any]]:
+    """Return the leaves of each entry, named by entry and path: ``w``, ``xs[0]``, ``cfg['a']``."""
+    return [
+        (name + keystr(path), leaf)
+        for name, value in tree.items()
+        for path, leaf in tree_flatten_with_path(value)[0]
+    ]
+
+
+def size_hint(size: int | torch.SymInt) -> int:
+    """Return the number that a size has in the traced call; -1 if only running it would tell."""
+    if isinstance(size, int):
+        return size
+    hint = size.node.hint
+    return -1 if hint is None else int(hint)
+
+
+def untyped_size(tensor: torch.Tensor) -> int | torch.SymInt:
+    """Return the bytes of a tensor's elements, an expression where its shape is one."""
+    return tensor.numel() * tensor.element_size()
+
+
+def was_written(tensor: torch.Tensor) -> bool:
+    """Whether an operation has changed the tensor in place since it was made."""
+    return tensor._version > 0
+
+
+# --- harness --------------------------------------------------------------------------------------
+
+# Inductor's options; patched for the time of a compile.
+from torch._inductor import config as inductor_config
+
+
+def reset_compiler() -> None:
+    """Forget every compiled function of this process."""
+    torch._dynamo.reset()
+
+
+# --- regional: effects, constants and compiling of pieces ------------------------------------------
+
+# The schema-carrying operator, and the operators that take subgraphs.
+from torch._C import Argument as AliasInfoSchema
+
+# Finds the tracing context of the compile in progress, and sets one where there is none.
+from torch._guards import TracingContext, tracing
+from torch._ops import HigherOrderOperator as HigherOrderOperator
+from torch._ops import OpOverload as OpOverload
+
+# The mode and tensor class of values without data.
+from torch._subclasses.fake_tensor import FakeTensor as FakeTensor
+from torch._subclasses.fake_tensor import FakeTensorMode as FakeTensorMode
+
+# A graph module that writes its Python code when it is first called: code writing is most of the
+# cost of making one.
+from torch.fx._lazy_graph_module import _LazyGraphModule as LazyGraphModule
+
+# Flattens a call's arguments as a graph with structured inputs expects them.
+from torch.fx._pytree import tree_flatten_spec as tree_flatten_spec
+
+# The code generators of flat graphs and of graphs with structured inputs (torch.export).
+from torch.fx.graph import CodeGen as CodeGen
+from torch.fx.graph import _PyTreeCodeGen as PyTreeCodeGen
+
+# Functions that fx keeps because of what they do besides computing.
+from torch.fx.node import _side_effectful_functions as side_effectful_functions
+
+# Those of them that change how every later node runs.
+from torch.fx.node import (
+    _side_effectful_need_to_be_preserved_pre_dispatch as _global_state_switches,
+)
+
+global_state_switches = frozenset(_global_state_switches)
+
+
+def storage_key(value: object) -> tuple[int, ...]:
+    """Identities of the storages of a tensor, or of the tensors of a sequence; else empty."""
+    if isinstance(value, torch.Tensor):
+        if value.layout is not torch.strided:
+            return ()
+        return (value.untyped_storage()._cdata,)
+    if isinstance(value, (tuple, list)):
+        return tuple(key for item in value for key in storage_key(item))
+    return ()
+
+
+def inductor_config_keys() -> list[str]:
+    """Every name that torch._inductor.config knows, dotted ones included."""
+    from torch._inductor import config
+
+    return list(config._config)
+
+
+def inductor_config_type(key: str) -> tuple[type, ...]:
+    """The types that an Inductor config's value may have; empty where any value may do."""
+    from torch._inductor import config
+
+    return _plain_types(config.get_type(key))
+
+
+def _plain_types(annotation: object) -> tuple[type, ...]:
+    origin = typing.get_origin(annotation)
+    if origin in (typing.Union, types.UnionType):
+        members = [_plain_types(member) for member in typing.get_args(annotation)]
+        return tuple(t for m in members for t in m) if all(members) else ()
+    if origin is typing.Literal:
+        return tuple({type(value) for value in typing.get_args(annotation)})
+    if annotation is None or annotation is type(None):
+        return (type(None),)
+    if annotation is float:
+        return (float, int)
+    return (annotation,) if annotation in (bool, int, str) else ()  # type: ignore[return-value]
+
+
+def patched_inductor_config(changes: dict[str, object]) -> AbstractContextManager[None]:
+    """A scope in which Inductor's configuration has the changes."""
+    from torch._inductor import config
+
+    return config.patch(changes)  # type: ignore[no-any-return]
+
+
+def without_second_remat() -> AbstractContextManager[None]:
+    """A scope in which a nested compile does not rematerialise what the outer one has laid out."""
+    from torch._functorch import config
+
+    name = "remat_using_tags_for_fwd_loss_bwd_graph"  # since 2.12
+    return config.patch({name: False}) if hasattr(config, name) else nullcontext()
+
+
+def without_node_metadata() -> AbstractContextManager[None]:
+    """A scope in which new nodes take no metadata from the nodes around them."""
+    return torch.fx.traceback.preserve_node_meta(enable=False)
+
+
+def tracing_with(mode: FakeTensorMode) -> AbstractContextManager[object]:
+    """The tracing context of ``mode``: the present one if it is that mode's, else a new one."""
+    context = TracingContext.try_get()
+    if context is not None and context.fake_mode is mode:
+        return nullcontext()
+    return tracing(TracingContext(mode))
+
+
+def new_fake_mode() -> FakeTensorMode:
+    """A mode for values of static shape."""
+    return FakeTensorMode(shape_env=torch.fx.experimental.symbolic_shapes.ShapeEnv())
+
+
+def standalone_compile(module: fx.GraphModule, inputs: list[Any]) -> Any:
+    """Compile a graph with Inductor, shapes as in the present tracing context.
+
+    Looked up at call time, so that a test may put its own in ``torch._inductor``.
+    """
+    return torch._inductor.standalone_compile(
+        module, inputs, dynamic_shapes="from_tracing_context", aot=True
+    )
+
+
+# --- readable: what a graph's text is made from ---------------------------------------------------
+
+# All overloads of one operator.
+from torch._ops import OpOverloadPacket as OpOverloadPacket  # noqa: E402
+
+# What shape propagation records of a tensor, in `node.meta["tensor_meta"]`.
+from torch.fx.passes.shape_prop import TensorMetadata as TensorMetadata  # noqa: E402
+
+
+def has_content(tensor: torch.Tensor) -> bool:
+    """Whether ``tensor`` itself holds numbers (it may still be a subclass made of such ones)."""
+    return not (tensor.is_meta or isinstance(tensor, (FakeTensor, FunctionalTensor)))
+
+
+def without_dispatch_modes() -> AbstractContextManager[object]:
+    """Suspend fake and tracing modes in a scope, so that a constant's content can be read."""
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    return _disable_current_modes()
+
+
+def codegen_of(graph: fx.Graph) -> CodeGen:
+    """Return what spells a graph's signature and return: ``Graph._codegen``, 2.11 to 2.15."""
+    return graph._codegen
+
+
+def shard_order_of(tensor: Any) -> dict[int, tuple[int, ...]]:
+    """Return, by tensor dimension, the mesh dimensions that shard a DTensor, in their order.
+
+    ``DTensorSpec.shard_order``: 2.11 to 2.15.
+    """
+    order = getattr(tensor._spec, "shard_order", None) or ()
+    return {entry.tensor_dim: tuple(entry.mesh_dims) for entry in order}

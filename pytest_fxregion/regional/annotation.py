@@ -1,0 +1,150 @@
+"""What an annotation asks for: in, a node; out, its region's identity and configuration, or none.
+
+An annotation is ``node.meta["custom"]["compile_with_inductor"]``.  A mapping may hold
+``inductor_region`` (an id) and ``inductor_configs`` (patched around the compile); ``None`` and
+``False`` mean *not this one*; anything else is the default region.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from torch.fx import Node
+
+from pytest_fxregion._torch import inductor_config_keys, inductor_config_type
+from pytest_fxregion.errors import AnnotationError
+
+ANNOTATION_KEY = "compile_with_inductor"
+REGION_KEY = "inductor_region"
+CONFIGS_KEY = "inductor_configs"
+DEFAULT_LABEL = "default"
+
+_FRAME = re.compile(r'File "([^"\n]+)", line (\d+)')
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+# Other keys of the mapping are the user's own; one that looks like ours is a slip of the pen.
+_TYPO_CUTOFF = 0.8
+
+
+@dataclass(frozen=True)
+class Annotation:
+    """A checked annotation.  Two nodes may share a piece when their ``key`` is equal."""
+
+    key: Hashable
+    label: str
+    configs: Mapping[str, object] = field(hash=False, compare=False)
+
+
+class AnnotationReader:
+    """Reads the annotations of one graph, its subgraphs included.
+
+    Ids that are equal but cannot be hashed are compared one by one, so a reader remembers those
+    that it has met.
+    """
+
+    def __init__(self) -> None:
+        self._uncommon: list[object] = []
+        self._read: dict[int, Annotation] = {}
+        self._alive: list[object] = []
+
+    def read(self, node: Node) -> Annotation | None:
+        """The node's annotation, or None.
+
+        Raises :class:`AnnotationError` with ``file:line``, the wrong key and the nearest valid one.
+        """
+        custom = node.meta.get("custom")
+        if not isinstance(custom, Mapping) or ANNOTATION_KEY not in custom:
+            return None
+        if node.op in ("placeholder", "output") or node.meta.get("is_gradient_acc"):
+            return None
+        value = custom[ANNOTATION_KEY]
+        if value is None or value is False:
+            return None
+        if not isinstance(value, Mapping):
+            return _DEFAULT
+        # One mapping object annotates every node of its scope: read it once.
+        if id(value) not in self._read:
+            self._read[id(value)] = self._mapping(value, node)
+            self._alive.append(value)  # so that no other mapping gets its id
+        return self._read[id(value)]
+
+    def _mapping(self, value: Mapping[object, object], node: Node) -> Annotation:
+        for key in value:
+            if key in (REGION_KEY, CONFIGS_KEY) or not isinstance(key, str):
+                continue
+            near = difflib.get_close_matches(key, (REGION_KEY, CONFIGS_KEY), 1, _TYPO_CUTOFF)
+            if near:
+                raise AnnotationError(
+                    f"{source_of(node) or node.name}: {ANNOTATION_KEY!r} has the key {key!r}; "
+                    f"did you mean {near[0]!r}?"
+                )
+        configs = self._configs(value.get(CONFIGS_KEY), node)
+        config_key = frozenset((name, self._key(item)) for name, item in configs.items())
+        if REGION_KEY not in value:
+            return Annotation((DEFAULT_LABEL, config_key), DEFAULT_LABEL, configs)
+        region = value[REGION_KEY]
+        label = _ADDRESS.sub("", repr(region))
+        return Annotation(("id", self._key(region), config_key), label, configs)
+
+    def _configs(self, configs: object, node: Node) -> dict[str, object]:
+        where = source_of(node) or node.name
+        if configs is None:
+            return {}
+        if not isinstance(configs, Mapping):
+            raise AnnotationError(
+                f"{where}: {CONFIGS_KEY!r} must be a mapping of torch._inductor.config names to "
+                f"values, not {type(configs).__name__}: {configs!r}"
+            )
+        known = inductor_config_keys()
+        for key, value in configs.items():
+            if key not in known:
+                near = difflib.get_close_matches(str(key), known, 1)
+                hint = f"; did you mean {near[0]!r}?" if near else ""
+                raise AnnotationError(
+                    f"{where}: {CONFIGS_KEY!r} has the key {key!r}, which torch._inductor.config "
+                    f"does not know{hint}"
+                )
+            expected = inductor_config_type(key)
+            if expected and not isinstance(value, expected):
+                names = " or ".join(sorted(kind.__name__ for kind in expected))
+                raise AnnotationError(
+                    f"{where}: {CONFIGS_KEY!r} sets {key!r} to {value!r} "
+                    f"({type(value).__name__}); torch._inductor.config wants {names}"
+                )
+        return dict(configs)
+
+    def _key(self, value: object) -> Hashable:
+        """A hashable stand-in, equal for equal values of equal types (1, True and 1.0 differ)."""
+        kind = type(value).__qualname__
+        if isinstance(value, (list, tuple)):
+            return (kind, *map(self._key, value))
+        if isinstance(value, Mapping):
+            return (kind, frozenset((self._key(k), self._key(v)) for k, v in value.items()))
+        if isinstance(value, (set, frozenset)):
+            return (kind, frozenset(map(self._key, value)))
+        try:
+            hash(value)
+        except TypeError:
+            for i, other in enumerate(self._uncommon):
+                if type(other) is type(value) and bool(other == value):
+                    return (kind, "compared", i)
+            self._uncommon.append(value)
+            return (kind, "compared", len(self._uncommon) - 1)
+        return (kind, value)  # type: ignore[return-value]  # hash() has just been tried
+
+
+_DEFAULT = Annotation((DEFAULT_LABEL, frozenset()), DEFAULT_LABEL, {})
+
+
+def source_of(node: Node) -> str | None:
+    """``path:line`` of the code that made the node (the innermost frame of its stack trace)."""
+    trace = node.meta.get("stack_trace")
+    frames = _FRAME.findall(trace) if isinstance(trace, str) else []
+    return f"{frames[-1][0]}:{frames[-1][1]}" if frames else None
+
+
+def sources_of(nodes: Iterable[Node]) -> tuple[str, ...]:
+    """The nodes' sources, each once, in order of appearance."""
+    return tuple(dict.fromkeys(s for node in nodes if (s := source_of(node)) is not None))

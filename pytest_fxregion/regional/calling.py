@@ -1,0 +1,101 @@
+"""How a spliced graph is called.  In: the original graph's code generator; out: ours.
+
+AOTAutograd passes one list, which it expects to be emptied so that operands are freed at their
+last use; ``make_fx`` and ``torch.export`` graphs are called with their inputs.  The placeholder of
+a flat graph is never a list, so one generated function can serve both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torch.fx import Graph
+
+from pytest_fxregion._torch import CodeGen, PyTreeCodeGen, tree_flatten_spec
+
+
+def codegen_for(graph: Graph) -> CodeGen:
+    """A code generator for the spliced form of ``graph``, whose own one is left as it is."""
+    original = graph._codegen
+    placeholders = graph.find_nodes(op="placeholder")
+    if type(original) is CodeGen:
+        plain = all(not str(p.target).startswith("*") and not p.args for p in placeholders)
+        return ListOrPositional() if plain else original
+    if type(original) is PyTreeCodeGen and _has_arguments_and_keywords(original.pytree_info):
+        return ListOrStructured(original.pytree_info, len(placeholders))
+    return original
+
+
+class ListOrPositional(CodeGen):
+    """A flat graph's function: takes its inputs, or one list of them, which it empties."""
+
+    def gen_fn_def(self, free_vars: list[str], maybe_return_annotation: str, **_: Any) -> str:
+        """Write the head of the function."""
+        names = [_bare(name) for name in free_vars if name != "self"]
+        lines = [
+            f"def {self._func_name}(self, *args){maybe_return_annotation}:",
+            "    if len(args) == 1 and type(args[0]) is list:",
+            "        args = args[0]",
+        ]
+        if names:
+            lines.append(f"    {', '.join(names)}, = args")
+        lines += ["    if type(args) is list:", "        args.clear()", "    args = None"]
+        return "\n".join(lines)
+
+
+class ListOrStructured(PyTreeCodeGen):
+    """The same for a graph whose inputs and outputs are nested containers."""
+
+    def __init__(self, pytree_info: Any, count: int) -> None:
+        super().__init__(pytree_info)
+        self._count = count
+
+    def additional_globals(self) -> list[tuple[str, Any]]:
+        """Names that the generated function uses."""
+        return [*super().additional_globals(), ("_flatten_inputs", self.flatten_inputs)]
+
+    def gen_fn_def(self, free_vars: list[str], maybe_return_annotation: str, **_: Any) -> str:
+        """Write the head of the function."""
+        head = f"def {self._func_name}(self, *args, **kwargs){maybe_return_annotation}:"
+        names = [_bare(name) for name in free_vars if name != "self"]
+        if not names:
+            return head
+        return f"{head}\n    {', '.join(names)}, = _flatten_inputs(args, kwargs)"
+
+    def flatten_inputs(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Sequence[Any]:
+        """The flat inputs of a call, given as the original was, or as one list of them.
+
+        Raises :class:`TypeError` if an argument is missing.
+        """
+        positional, keywords = self.pytree_info.in_spec.children()
+        if not kwargs and len(args) == 1 and type(args[0]) is list:
+            structured = positional.num_children == 1 and positional.child(0).type is list
+            if not structured and len(args[0]) == self._count:
+                flat = list(args[0])
+                args[0].clear()
+                return flat
+        names = self.pytree_info.orig_args[: positional.num_children]
+        missing = [name for name in names[len(args) :] if name not in kwargs]
+        missing += [name for name in keywords.context if name not in kwargs]
+        if missing:
+            raise TypeError(f"missing arguments: {', '.join(map(str, missing))}")
+        bound = [*args, *(kwargs[name] for name in names[len(args) :])]
+        named = {name: kwargs[name] for name in keywords.context}
+        return tree_flatten_spec((bound, named), self.pytree_info.in_spec)
+
+
+def _has_arguments_and_keywords(info: Any) -> bool:
+    spec = info.in_spec
+    return bool(
+        spec.type is tuple
+        and spec.num_children == 2
+        and spec.child(0).type is tuple
+        and spec.child(1).type is dict
+        and "self" not in info.orig_args[:1]
+    )
+
+
+def _bare(name: str) -> str:
+    """A parameter's name without annotation, default or comment."""
+    return name.split(":")[0].split("=")[0].split("#")[0].strip()

@@ -1,0 +1,222 @@
+"""What must keep its order beyond data flow.  In: a graph's nodes; out: extra edges and barriers.
+
+Four kinds of node care about order: those that write to storage that others read, those that draw
+random numbers, collectives, and those with an effect outside the graph.  Each kind gives a number
+of edges that is linear in its uses: a chain for the last three; for a storage, reader to next
+writer and writer to next readers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch.fx import Node
+
+from pytest_fxregion._torch import (
+    AliasInfoSchema,
+    HigherOrderOperator,
+    OpOverload,
+    global_state_switches,
+    side_effectful_functions,
+    storage_key,
+)
+
+_COLLECTIVE_NAMESPACES = ("_c10d_functional", "_c10d_functional_autograd", "c10d")
+# Random state is read, set or advanced inside; where it happens matters to every later draw.
+_RNG_OPERATORS = ("run_and_save_rng_state", "run_with_rng_state", "graphsafe_run_with_rng_state")
+# Assertions depend on what they check and on nothing else; to chain them would cut regions.
+_ASSERTIONS = (
+    "aten::_assert_async",
+    "aten::_assert_scalar",
+    "aten::_assert_tensor_metadata",
+    "aten::sym_constrain_range",
+    "aten::sym_constrain_range_for_size",
+)
+_INPLACE_OPERATORS = frozenset(
+    "setitem delitem iadd iand iconcat ifloordiv ilshift imatmul imod imul ior ipow irshift isub "
+    "itruediv ixor".split()
+)
+
+
+@dataclass(frozen=True)
+class Order:
+    """``edges``: pairs (earlier, later) of node numbers.  ``barriers``: crossed by nothing."""
+
+    edges: tuple[tuple[int, int], ...]
+    barriers: tuple[int, ...]
+
+
+def order_constraints(nodes: Sequence[Node], index: Mapping[Node, int]) -> Order:
+    """Edges and barriers that keep the graph's effects in program order.  Linear in the graph."""
+    chains: dict[str, int] = {}
+    edges: list[tuple[int, int]] = []
+    barriers: list[int] = []
+    kinds: dict[object, str | None] = {}
+    writes = False
+    for i, node in enumerate(nodes):
+        if node.op == "call_method":
+            kind: str | None = "write" if node.target.endswith("_") else None  # type: ignore[union-attr]
+        elif node.op != "call_function":
+            continue
+        elif node.target in kinds:
+            kind = kinds[node.target]
+        else:
+            kind = kinds[node.target] = _kind(node.target)
+        if kind is None:
+            continue
+        if kind == "barrier":
+            barriers.append(i)
+        elif kind == "write":
+            writes = True
+        else:
+            if kind in chains:
+                edges.append((chains[kind], i))
+            chains[kind] = i
+    if writes:
+        edges.extend(_storage_edges(nodes, index, kinds))
+    return Order(tuple(edges), tuple(barriers))
+
+
+def is_pure(node: Node) -> bool:
+    """Whether the node does nothing but compute its value."""
+    return node.op != "call_function" or _kind(node.target) is None
+
+
+def written_arguments(node: Node) -> list[Node]:
+    """The arguments that the node writes to."""
+    if node.op == "call_method":
+        first = node.args[0] if str(node.target).endswith("_") and node.args else None
+        return [first] if isinstance(first, Node) else []
+    target = node.target
+    if isinstance(target, OpOverload):
+        if not target._schema.is_mutable:
+            return []
+        found: list[Node] = []
+        for schema, value in _bound_arguments(target, node):
+            if schema.alias_info is not None and schema.alias_info.is_write:
+                found.extend(_nodes_in(value))
+        return found
+    if _kind(target) == "write":
+        return list(node.all_input_nodes)
+    return []
+
+
+def _kind(target: object) -> str | None:
+    if isinstance(target, OpOverload):
+        name = target.name()
+        if target.namespace in _COLLECTIVE_NAMESPACES:
+            return "collective"
+        if torch.Tag.nondeterministic_seeded in target.tags:
+            return "rng"
+        if target._schema.is_mutable:
+            return "write"
+        if name.split(".")[0] in _ASSERTIONS:
+            return None
+        return "effect" if target in side_effectful_functions else None
+    if target in global_state_switches:
+        return "barrier"
+    if isinstance(target, HigherOrderOperator):
+        name = target.name()
+        if name in _RNG_OPERATORS:
+            return "rng"
+        if name == "triton_kernel_wrapper_mutation":
+            return "write"
+        return "effect" if target in side_effectful_functions else None
+    name = getattr(target, "__name__", "")
+    if getattr(target, "__module__", "") in ("_operator", "operator"):
+        return "write" if name in _INPLACE_OPERATORS else None
+    if target in side_effectful_functions:
+        return "effect"
+    return None
+
+
+def _storage_edges(
+    nodes: Sequence[Node], index: Mapping[Node, int], kinds: Mapping[object, str | None]
+) -> list[tuple[int, int]]:
+    """Order the writers of each storage with its readers, storages found by :func:`_aliases`."""
+    alias = _aliases(nodes, index)
+    written = {alias[index[arg]] for node in nodes for arg in _writes(node, kinds)}
+    last_write: dict[int, int] = {}
+    reads: dict[int, list[int]] = {}
+    edges: list[tuple[int, int]] = []
+    for i, node in enumerate(nodes):
+        if node.op in ("placeholder", "get_attr"):
+            continue
+        writes = {alias[index[arg]] for arg in _writes(node, kinds)}
+        touched = {alias[index[arg]] for arg in node.all_input_nodes}
+        for storage in sorted(touched & written):
+            if storage in last_write:
+                edges.append((last_write[storage], i))
+            if storage in writes:
+                edges.extend((reader, i) for reader in reads.pop(storage, ()))
+                last_write[storage] = i
+            else:
+                reads.setdefault(storage, []).append(i)
+    return edges
+
+
+def _writes(node: Node, kinds: Mapping[object, str | None]) -> list[Node]:
+    if node.op == "call_function" and kinds.get(node.target) not in ("write", "collective", "rng"):
+        return []
+    return written_arguments(node) if node.op in ("call_function", "call_method") else []
+
+
+def _aliases(nodes: Sequence[Node], index: Mapping[Node, int]) -> list[int]:
+    """A number for each node, equal for nodes that may share storage (union-find)."""
+    parent = list(range(len(nodes)))
+
+    def find(i: int) -> int:
+        while parent[i] != i:
+            parent[i] = parent[parent[i]]
+            i = parent[i]
+        return i
+
+    storages: dict[int, int] = {}
+    for i, node in enumerate(nodes):
+        for other in _may_alias(node):
+            parent[find(i)] = find(index[other])
+        for key in storage_key(node.meta.get("val")):
+            if key in storages:
+                parent[find(i)] = find(storages[key])
+            else:
+                storages[key] = i
+    return [find(i) for i in range(len(nodes))]
+
+
+def _may_alias(node: Node) -> Iterable[Node]:
+    """The arguments whose storage the node's value may share."""
+    if node.op == "output":
+        return ()
+    target = node.target
+    if isinstance(target, OpOverload):
+        if all(result.alias_info is None for result in target._schema.returns):
+            return ()
+        return [
+            arg
+            for schema, value in _bound_arguments(target, node)
+            if schema.alias_info is not None
+            for arg in _nodes_in(value)
+        ]
+    return node.all_input_nodes
+
+
+def _bound_arguments(target: OpOverload, node: Node) -> list[tuple[AliasInfoSchema, object]]:
+    bound: list[tuple[AliasInfoSchema, object]] = []
+    for position, schema in enumerate(target._schema.arguments):
+        if position < len(node.args) and not schema.kwarg_only:
+            bound.append((schema, node.args[position]))
+        elif schema.name in node.kwargs:
+            bound.append((schema, node.kwargs[schema.name]))
+    return bound
+
+
+def _nodes_in(value: object) -> list[Node]:
+    if isinstance(value, Node):
+        return [value]
+    if isinstance(value, (list, tuple)):
+        return [node for item in value for node in _nodes_in(item)]
+    if isinstance(value, Mapping):
+        return [node for item in value.values() for node in _nodes_in(item)]
+    return []

@@ -1,0 +1,204 @@
+"""Compile a graph's annotated regions: the stages of this folder, one after the other.
+
+annotation → effects → partition → scoop → fingerprint → compile → splice
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+
+from torch.fx import GraphModule, Node
+
+from pytest_fxregion._torch import FakeTensorMode, without_node_metadata
+
+from .annotation import Annotation, AnnotationReader, sources_of
+from .compile import compile_body
+from .effects import order_constraints
+from .partition import UNLABELLED, Plan, partition
+from .region import Region, RegionCall
+from .scoop import Piece, is_held, scoop
+from .splice import splice
+from .values import GraphValues, attribute_of
+
+
+@dataclass(frozen=True)
+class RegionalGraph:
+    """A graph whose regions are compiled: callable as before, and with one list of its inputs."""
+
+    graph_module: GraphModule
+    regions: tuple[Region, ...]
+
+
+def regional_inductor(gm: GraphModule, *example_inputs: object) -> GraphModule:
+    """Compile the annotated regions of ``gm`` with Inductor; the rest runs as it is.
+
+    Serves as forward, backward or inference compiler of AOTAutograd, and on ``make_fx`` and
+    ``torch.export`` graphs::
+
+        with torch.fx.traceback.annotate({"compile_with_inductor": {"inductor_region": "attn"}}):
+            ...
+
+    ``gm`` is left as it is.  Raises what :func:`compile_regions` raises.
+    """
+    return compile_regions(gm, example_inputs).graph_module
+
+
+def compile_regions(gm: GraphModule, example_inputs: Sequence[object] = ()) -> RegionalGraph:
+    """Compile the annotated regions of ``gm``, its operators' subgraphs included.
+
+    ``example_inputs`` are taken for the sake of the calling convention; values are read from the
+    nodes.  ``gm`` is left as it is.
+
+    Raises :class:`~pytest_fxregion.errors.AnnotationError` for an annotation that cannot be used,
+    before anything is compiled, and :class:`~pytest_fxregion.errors.RegionError` for a region that
+    does not compile.
+    """
+    with without_node_metadata():
+        return _Compilation().run(gm)
+
+
+class _Compilation:
+    """One call of :func:`compile_regions`: what its graph and subgraphs have in common."""
+
+    def __init__(self) -> None:
+        self._annotations = AnnotationReader()
+        self._regions: list[Region] = []
+        self._done: dict[int, GraphModule] = {}
+
+    def run(self, gm: GraphModule) -> RegionalGraph:
+        self._check(gm, set())
+        return RegionalGraph(self._compile(gm, None, inner=False), tuple(self._regions))
+
+    def _check(self, gm: GraphModule, seen: set[int]) -> None:
+        """Read every annotation, so that a wrong one is found before anything compiles."""
+        seen.add(id(gm))
+        for node in gm.graph.nodes:
+            self._annotations.read(node)
+        for target in _attributes(gm):
+            subgraph = attribute_of(gm, target)
+            if isinstance(subgraph, GraphModule) and id(subgraph) not in seen:
+                self._check(subgraph, seen)
+
+    def _compile(self, gm: GraphModule, mode: FakeTensorMode | None, *, inner: bool) -> GraphModule:
+        nodes = list(gm.graph.nodes)
+        values = GraphValues(gm, nodes, mode)
+        annotations = self._annotate(gm, nodes)
+        plan = _plan(nodes, annotations)
+        pieces = scoop(gm, nodes, plan.pieces, values)
+        calls: list[RegionCall] = []
+        for piece in pieces:
+            annotation = annotations[piece.nodes[-1]]
+            region = _describe(piece, annotation, f"inductor_region_{len(self._regions)}")
+            self._regions.append(region)
+            artifact = compile_body(
+                region.body,
+                region.configs,
+                values.fake_mode,
+                name=region.name,
+                sources=region.sources,
+            )
+            calls.append(RegionCall(region, artifact))
+        subgraphs = self._subgraphs(gm, annotations, values.fake_mode)
+        if inner and not calls and not subgraphs:
+            return gm
+        return splice(
+            gm,
+            nodes,
+            plan.schedule,
+            pieces,
+            calls,
+            [call.fxregion_region.name for call in calls],
+            replaced=subgraphs,
+            own_convention=inner,
+        )
+
+    def _annotate(self, gm: GraphModule, nodes: Sequence[Node]) -> dict[Node, Annotation]:
+        """The annotation of each node that belongs to a region."""
+        found: dict[Node, Annotation] = {}
+        for node in nodes:
+            if node.op == "get_attr":
+                continue
+            if node.op == "call_function" and node.target is operator.getitem:
+                # Values cross a border flat: an item is taken where its container is made.
+                source = node.args[0]
+                if isinstance(source, Node) and source.op != "placeholder":
+                    if source in found:
+                        found[node] = found[source]
+                    continue
+            annotation = self._annotations.read(node)
+            if annotation is not None:
+                found[node] = annotation
+        return found
+
+    def _subgraphs(
+        self, gm: GraphModule, annotations: dict[Node, Annotation], mode: FakeTensorMode
+    ) -> dict[str, GraphModule]:
+        """Subgraphs of operators outside of regions that hold regions themselves, compiled."""
+        compiled: dict[str, GraphModule] = {}
+        for node in gm.graph.find_nodes(op="get_attr"):
+            target = str(node.target)
+            subgraph = attribute_of(gm, target)
+            if not isinstance(subgraph, GraphModule) or target in compiled:
+                continue
+            if all(user in annotations for user in node.users):
+                continue
+            if id(subgraph) not in self._done:
+                self._done[id(subgraph)] = self._compile(subgraph, mode, inner=True)
+            if self._done[id(subgraph)] is not subgraph:
+                compiled[target] = self._done[id(subgraph)]
+        return compiled
+
+
+def _attributes(gm: GraphModule) -> list[str]:
+    return list(dict.fromkeys(str(node.target) for node in gm.graph.find_nodes(op="get_attr")))
+
+
+def _plan(nodes: Sequence[Node], annotations: dict[Node, Annotation]) -> Plan:
+    index = {node: i for i, node in enumerate(nodes)}
+    numbers: dict[Hashable, int] = {}
+    labels = [UNLABELLED] * len(nodes)
+    for node, annotation in annotations.items():
+        key = (annotation.key, kind_of(node) == "recompute")
+        labels[index[node]] = numbers.setdefault(key, len(numbers))
+    inputs = [[index[source] for source in node.all_input_nodes] for node in nodes]
+    order = order_constraints(nodes, index)
+    for before, after in order.edges:
+        if before not in inputs[after]:
+            inputs[after].append(before)
+    return partition(
+        inputs, labels, barriers=order.barriers, free_users=frozenset({len(nodes) - 1})
+    )
+
+
+def kind_of(node: Node) -> str:
+    """``forward``, ``recompute`` or ``backward``; ``inference`` where the node has no tag."""
+    tag = node.meta.get("partitioner_tag")
+    if node.meta.get("autograd_backward"):
+        return "recompute" if tag == "is_forward" else "backward"
+    if tag is None:
+        return "inference"
+    return "forward" if tag == "is_forward" else "backward"
+
+
+def _describe(piece: Piece, annotation: Annotation, name: str) -> Region:
+    kinds = {kind_of(node) for node in piece.nodes}
+    return Region(
+        name=name,
+        label=annotation.label,
+        configs=annotation.configs,
+        nodes=tuple(node.name for node in piece.nodes),
+        body=piece.body,
+        inputs=tuple(node.name for node in piece.operands),
+        outputs=tuple(node.name for node in piece.results),
+        sources=sources_of(piece.nodes),
+        kind=kinds.pop() if len(kinds) == 1 else _mixed(kinds),
+    )
+
+
+def _mixed(kinds: set[str]) -> str:
+    for kind in ("backward", "recompute", "forward"):
+        if kind in kinds:
+            return kind
+    return "inference"

@@ -1,0 +1,104 @@
+"""Put compiled pieces back.  In: a graph, its plan, its pieces and what calls each; out: a graph.
+
+A region is one ``call_function`` node.  Its only result is the call's value itself; several are
+``getitem`` nodes that keep the names of the nodes whose values they are, so that the text of what
+uses them does not change.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+from torch.fx import Graph, GraphModule, Node
+
+from pytest_fxregion._torch import LazyGraphModule
+
+from .calling import codegen_for
+from .scoop import Piece, is_held
+from .symbols import SymbolSource
+from .values import attribute_of
+
+
+def splice(
+    module: GraphModule,
+    nodes: Sequence[Node],
+    schedule: Sequence[int],
+    pieces: Sequence[Piece],
+    calls: Sequence[Callable[..., object]],
+    names: Sequence[str],
+    *,
+    replaced: Mapping[str, GraphModule],
+    own_convention: bool,
+) -> GraphModule:
+    """A new graph module in which ``calls[k]`` stands for ``pieces[k]``.
+
+    ``replaced``: attributes (subgraphs with regions of their own) to put in place of ``module``'s.
+    ``own_convention``: be called as ``module`` is and in no other way (a subgraph of an operator).
+    """
+    graph = Graph()
+    new: dict[Node, Node] = {}
+    read: dict[SymbolSource, Node] = {}
+    held: dict[str, object] = {}
+    inside = {node for piece in pieces for node in piece.nodes}
+    for step in schedule:
+        if step >= 0:
+            node = nodes[step]
+            if node.op in ("get_attr", "call_module"):
+                target = str(node.target)
+                if is_held(node, module) and node.users and node.users.keys() <= inside:
+                    continue
+                held[target] = replaced.get(target) or attribute_of(module, target)
+            new[node] = graph.node_copy(node, new.__getitem__)
+            continue
+        piece, call, name = pieces[~step], calls[~step], names[~step]
+        args = [new[node] for node in piece.operands]
+        args += [_read_symbol(graph, source, new, read) for source in piece.symbols]
+        called = graph.create_node("call_function", call, tuple(args), {}, name)
+        called.meta = _call_metadata(piece)
+        if len(piece.results) == 1:
+            new[piece.results[0]] = called
+            continue
+        for position, node in enumerate(piece.results):
+            item = graph.create_node(
+                "call_function", operator.getitem, (called, position), {}, node.name
+            )
+            item.meta = dict(node.meta)
+            new[node] = item
+    graph.set_codegen(module.graph._codegen if own_convention else codegen_for(module.graph))
+    spliced = LazyGraphModule(held, graph, class_name=type(module).__name__)
+    spliced.meta = dict(module.meta)
+    spliced.training = module.training
+    return spliced
+
+
+def _read_symbol(
+    graph: Graph, source: SymbolSource, new: Mapping[Node, Node], read: dict[SymbolSource, Node]
+) -> Node:
+    """The node that gives a symbol's number, made at its first use."""
+    if source.dim is None:
+        return new[source.node]
+    if source not in read:
+        node = graph.create_node(
+            "call_function",
+            torch.ops.aten.sym_size.int,
+            (new[source.node], source.dim),
+            {},
+            "sym_size_int",
+        )
+        node.meta["val"] = source.value
+        read[source] = node
+    return read[source]
+
+
+def _call_metadata(piece: Piece) -> dict[str, object]:
+    """A call has the values of its results, and the tags that all of its nodes share."""
+    vals = tuple(node.meta.get("val") for node in piece.results)
+    first = piece.nodes[0].meta
+    shared = {
+        key: first[key]
+        for key in ("custom", "partitioner_tag", "autograd_backward")
+        if key in first and all(node.meta.get(key) == first[key] for node in piece.nodes)
+    }
+    return {"val": vals[0] if len(vals) == 1 else vals, **shared}

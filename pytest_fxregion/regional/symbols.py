@@ -1,0 +1,73 @@
+"""The symbols of dynamic shapes: which a value is made of, and where in a graph each can be read.
+
+Inductor reads the sizes of a graph's inputs at run time, and so must find every symbol as a plain
+size, stride or number of some input; it does not solve ``2*u0 == 6`` (pytorch#167012).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch.fx import Node
+
+_NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
+@dataclass(frozen=True)
+class SymbolSource:
+    """Where a symbol can be read: the node's value itself, or its size along ``dim``."""
+
+    node: Node
+    dim: int | None
+    value: object
+
+
+def free_symbols_of(value: object) -> set[object]:
+    """The symbols of a number, or of a tensor's sizes, strides and storage offset."""
+    return {symbol for number in _numbers(value) for symbol in _expression(number).free_symbols}
+
+
+def plain_symbols_of(value: object) -> set[object]:
+    """The symbols that are by themselves a number, or a size or stride of a tensor."""
+    expressions = (_expression(number) for number in _numbers(value))
+    return {expression for expression in expressions if expression.is_Symbol}
+
+
+def symbol_sources(
+    nodes: Sequence[Node], values: Callable[[Node], object]
+) -> dict[object, SymbolSource]:
+    """For each symbol the first node from which it can be read; numbers before sizes."""
+    numbers: dict[object, SymbolSource] = {}
+    sizes: dict[object, SymbolSource] = {}
+    for node in nodes:
+        value = values(node)
+        if isinstance(value, torch.SymInt):
+            expression = _expression(value)
+            if expression.is_Symbol:
+                numbers.setdefault(expression, SymbolSource(node, None, value))
+        elif isinstance(value, torch.Tensor):
+            for dim, size in enumerate(value.shape):
+                if isinstance(size, torch.SymInt) and _expression(size).is_Symbol:
+                    sizes.setdefault(_expression(size), SymbolSource(node, dim, size))
+    return sizes | numbers
+
+
+def _numbers(value: object) -> Iterator[torch.SymInt | torch.SymFloat | torch.SymBool]:
+    if isinstance(value, _NUMBERS):
+        yield value
+    elif isinstance(value, torch.Tensor):
+        sizes: Sequence[object] = value.shape
+        if value.layout is torch.strided:
+            sizes = (*sizes, *value.stride(), value.storage_offset())
+        for size in sizes:
+            if isinstance(size, _NUMBERS):
+                yield size
+    elif isinstance(value, (tuple, list)):
+        for item in value:
+            yield from _numbers(item)
+
+
+def _expression(number: torch.SymInt | torch.SymFloat | torch.SymBool):  # type: ignore[no-untyped-def]  # sympy.Expr, which has no types
+    return number.node.expr
