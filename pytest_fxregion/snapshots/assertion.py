@@ -1,0 +1,190 @@
+"""Comparing a value with its snapshot: a document in, a :class:`Comparison` with its text out."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+from syrupy.exceptions import TaintedSnapshotError
+
+from pytest_fxregion.errors import SnapshotError
+from pytest_fxregion.snapshots import names
+from pytest_fxregion.snapshots.diff import Difference, describe
+from pytest_fxregion.snapshots.document import Document, parse_document, write_document
+from pytest_fxregion.snapshots.ledger import TestRecord, placement, stem_of, write_atomically
+from pytest_fxregion.snapshots.settings import Settings
+from pytest_fxregion.snapshots.storage import (
+    RECORD,
+    SETTINGS,
+    document_of,
+)
+
+TEXT_DIFF_LINES = 80
+
+Outcome = Literal["matched", "created", "updated", "missing", "different", "damaged", "reused"]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What comparing a document with its snapshot gave.
+
+    Attributes:
+        outcome: ``created`` and ``updated`` are written once the test has passed; ``reused`` is a
+            second value under a name that the test has used already.
+        path: the file that holds the value, or would.
+        text: for a person; empty if nothing is wrong.
+        stored: what the file held, where it could be read.
+        new: what was compared with it.
+
+    """
+
+    outcome: Outcome
+    path: Path
+    text: str
+    stored: Document | None
+    new: Document
+
+    def __bool__(self) -> bool:
+        return self.outcome in {"matched", "created", "updated"}
+
+
+class RegionSnapshot(SnapshotAssertion):
+    """syrupy's assertion, whose comparison fails by itself with the whole text.
+
+    pytest cuts the explanation of a plain ``assert`` to eight lines, which would leave out what
+    changed and the command that accepts it.
+    """
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        __tracebackhide__ = True
+        check(self, other)
+        return True
+
+    def __ne__(self, other: object) -> bool:
+        record = self.test_location.item.stash[RECORD]
+        return not compare(self, document_of(other, record.provenance))
+
+
+def check(snapshot: SnapshotAssertion, value: object, *, name: str | None = None) -> None:
+    """Fail the test, with what changed and the command that accepts it, unless ``value`` is equal.
+
+    Args:
+        snapshot: the value of the ``fxregion_snapshot`` fixture.
+        value: a run, one of its graphs, a document or a text.
+        name: the name of the snapshot, for a test that has several.
+
+    """
+    __tracebackhide__ = True
+    record = snapshot.test_location.item.stash[RECORD]
+    comparison = compare(snapshot, document_of(value, record.provenance), index=name)
+    if not comparison:
+        pytest.fail(comparison.text, pytrace=False)
+
+
+def compare(
+    snapshot: SnapshotAssertion, document: Document, *, index: str | None = None
+) -> Comparison:
+    """Compare ``document`` with what ``snapshot``, from the fixture, has stored.
+
+    Args:
+        snapshot: the value of the ``fxregion_snapshot`` fixture.
+        document: the new value.
+        index: the name of the snapshot, for a test that has several.
+
+    """
+    item = snapshot.test_location.item
+    settings, record = item.config.stash[SETTINGS], item.stash[RECORD]
+    assertion = snapshot(name=index) if index else snapshot
+    position = assertion.index
+    where = placement(record, position)
+    path = where.stored() or where.target
+    SnapshotAssertion.__eq__(assertion, document)
+    result = assertion.executions[assertion.num_executions - 1]
+    record.results.append(result)
+
+    def failed(outcome: Outcome, *lines: str, stored: Document | None = None) -> Comparison:
+        text = "\n".join([*lines, *_how_to_accept(item, settings)])
+        return Comparison(outcome, path, text, stored, document)
+
+    key = names.clash_key(record.place.folder, stem_of(record.place, position))
+    claim = (position, write_document(document))
+    earlier = record.claims.setdefault(key, claim)
+    if earlier != claim:
+        record.sound = False
+        other = f" (the other as {earlier[0]!r})" if earlier[0] != position else ""
+        text = (
+            f"{item.nodeid} compares two different values under the snapshot name "
+            f"{position!r}{other}: give each its own name"
+        )
+        return Comparison("reused", path, text, None, document)
+
+    shown = settings.shown(path)
+    if result.success:
+        outcome: Outcome = (
+            "created" if result.created else "updated" if result.updated else "matched"
+        )
+        if outcome == "matched":
+            record.matched[path] = where
+        return Comparison(outcome, path, "", None, document)
+    if isinstance(result.exception, OSError):
+        return failed("damaged", f"cannot read the snapshot {shown}: {result.exception}")
+    if isinstance(result.exception, TaintedSnapshotError):
+        return failed("damaged", str(result.exception.__cause__ or _damage(path, shown)))
+    if result.exception is not None:
+        raise result.exception
+    if not isinstance(result.recalled_data, str):
+        return failed("missing", f"{item.nodeid} has no snapshot yet: {shown} does not exist")
+    stored = parse_document(result.recalled_data, source=shown)
+    report = describe(stored, document)
+    lines = [f"{shown} differs from what was compiled on {settings.device}:", *report.summary, ""]
+    whole = _keep(settings, record, path, document, report)
+    lines += report.capped(TEXT_DIFF_LINES, whole)
+    return failed("different", *lines, stored=stored)
+
+
+def _damage(path: Path, shown: str) -> str:
+    try:
+        parse_document(path.read_bytes().decode("utf-8"), source=shown)
+    except UnicodeDecodeError as error:
+        return f"{shown}: the snapshot is not UTF-8 text ({error.reason} at byte {error.start})"
+    except SnapshotError as error:
+        return str(error)
+    return f"{shown}: the snapshot could not be read"  # mended by another run since
+
+
+def _keep(
+    settings: Settings, record: TestRecord, path: Path, document: Document, report: Difference
+) -> str | None:
+    """Put the new value and the whole difference in the artifacts folder; return where."""
+    if settings.artifacts is None:
+        return None
+    kept = settings.artifacts / "snapshots" / record.place.folder / path.name
+    write_atomically(kept, write_document(document))
+    whole = kept.with_name(kept.name.removesuffix(names.SUFFIX) + ".diff")
+    write_atomically(whole, "\n".join([*report.summary, "", *report.lines]) + "\n")
+    return settings.shown(whole)
+
+
+def _how_to_accept(item: pytest.Item, settings: Settings) -> list[str]:
+    """Return the last lines of a failure: why nothing was written, and the command that would."""
+    lines = ["", "To accept what was compiled now, run:"]
+    if settings.update and not settings.may_write:
+        lines = [
+            "",
+            "Under CI nothing is written unless --fxregion-allow-ci-update is given.",
+            "To accept what was compiled now, run where you work:",
+        ]
+    nodeid = item.nodeid
+    start = item.config.invocation_params.dir
+    if start != settings.rootdir:
+        file, separator, rest = nodeid.partition("::")
+        nodeid = os.path.relpath(settings.rootdir / file, start) + separator + rest
+    words = ["pytest", nodeid, *settings.command, "--snapshot-update"]
+    return [*lines, shlex.join(words)]
