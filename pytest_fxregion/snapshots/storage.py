@@ -20,7 +20,7 @@ from syrupy.location import PyTestLocation
 from syrupy.types import PropertyFilter, PropertyMatcher, SerializedData, SnapshotIndex
 
 from pytest_fxregion.errors import SnapshotError
-from pytest_fxregion.snapshots.document import Document, Section, parse_document, write_document
+from pytest_fxregion.snapshots.document import Document, parse_document, write_document
 from pytest_fxregion.snapshots.ledger import (
     Placement,
     TestRecord,
@@ -37,44 +37,26 @@ RECORD = pytest.StashKey[TestRecord]()
 
 @runtime_checkable
 class HasDocument(Protocol):
-    """A value that brings its document."""
+    """A value that can be compared with a snapshot: a run, or one of its graphs."""
 
-    @property
-    def document(self) -> Document:
-        """The value as a snapshot holds it."""
-
-
-@runtime_checkable
-class HasStageText(Protocol):
-    """A graph of one stage of a compilation, as text."""
-
-    @property
-    def stage(self) -> str:
-        """Title of the section."""
-
-    @property
-    def text(self) -> str:
-        """Text of the section."""
+    def snapshot_document(self) -> Document:
+        """Return the value as a snapshot holds it."""
 
 
-def document_of(value: object, provenance: str) -> Document:
-    """Return the document that ``value`` is, brings, or makes.
+def document_of(value: object) -> Document:
+    """Return the document that ``value`` is, or has.
 
     Raises:
-        SnapshotError: it is nothing that a snapshot can hold.
+        SnapshotError: it is neither a :class:`Document` nor has a ``snapshot_document()``.
 
     """
     if isinstance(value, Document):
         return value
     if isinstance(value, HasDocument):
-        return value.document
-    if isinstance(value, HasStageText):
-        return Document(provenance, (Section(value.stage, value.text),))
-    if isinstance(value, str):
-        return Document(provenance, (Section("text", value),))
+        return value.snapshot_document()
     raise SnapshotError(
-        f"a {type(value).__name__} cannot be compared with a snapshot: give a run, one of its "
-        "graphs, a Document or a text"
+        f"a {type(value).__name__} cannot be compared with a snapshot: it is no Document and has "
+        "no snapshot_document()"
     )
 
 
@@ -95,8 +77,8 @@ class RegionSnapshotExtension(SingleFileSnapshotExtension):
         include: PropertyFilter | None = None,
         matcher: PropertyMatcher | None = None,
     ) -> SerializedData:
-        """Return the text of ``data``, a document."""
-        return write_document(data)
+        """Return the text of ``data``, a document or something that has one."""
+        return write_document(document_of(data))
 
     def matches(self, *, serialized_data: Any, snapshot_data: Any) -> bool:
         """Compare sections: first lines, which say the provenance, take no part."""
