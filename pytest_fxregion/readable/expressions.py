@@ -18,7 +18,18 @@ from typing import Any
 import torch
 from torch import fx
 
-from pytest_fxregion._torch import HigherOrderOperator, OpOverload
+from pytest_fxregion._torch import (
+    HigherOrderOperator,
+    OpOverload,
+    triton_constant_args,
+    triton_kernel,
+)
+from pytest_fxregion.readable.constants import tensor_constant_text
+from pytest_fxregion.readable.counters import (
+    COUNTED_FIRST_ARGUMENT,
+    COUNTED_KEYWORDS,
+    Counters,
+)
 from pytest_fxregion.readable.names import Names, attribute_path, path_of_callable
 from pytest_fxregion.readable.values import (
     PLAIN_TYPES,
@@ -85,11 +96,12 @@ _IN_PLACE_OPERATORS = {
 class Expressions:
     """Writes the arguments of one graph's nodes, with the names in ``names``."""
 
-    def __init__(self, names: Names) -> None:
+    def __init__(self, names: Names, counters: Counters) -> None:
         self._names = names
         self._name_of_node = names.of_node
         self._name_of_target: dict[Any, str] = {}
-        self._tensors: list[torch.Tensor] = []
+        self._counters = counters
+        self._notes: list[str] = []
 
     def call(self, args: Iterable[Any], kwargs: Mapping[str, Any]) -> str:
         """Return what stands between the parentheses of a call."""
@@ -129,6 +141,8 @@ class Expressions:
                 return template.format(*[self.text(arg) for arg in args])
         if target is getattr and len(args) == 2 and isinstance(args[1], str) and not kwargs:
             return attribute_path(self.text(args[0]), args[1])
+        if isinstance(target, HigherOrderOperator):
+            args, kwargs = self._counted_from_zero(target.__name__, args, kwargs)
         return f"{self.target(target)}({self.call(args, kwargs)})"
 
     def in_place_statement(self, target: Any, args: tuple[Any, ...]) -> str | None:
@@ -157,12 +171,32 @@ class Expressions:
             self._name_of_target[target] = known
         return known
 
-    def take_tensors(self) -> list[torch.Tensor]:
-        """Return the tensors that stood among the arguments since the last call of this."""
-        if not self._tensors:
+    def take_notes(self) -> list[str]:
+        """Return what the expressions since the last call of this could not say, a line each."""
+        if not self._notes:
             return []
-        taken, self._tensors = self._tensors, []
+        taken, self._notes = self._notes, []
         return taken
+
+    def _counted_from_zero(
+        self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+        """Replace the arguments of a higher-order operator that index a table of the process."""
+        kind = COUNTED_FIRST_ARGUMENT.get(name)
+        if kind is not None and args:
+            args = (self._counters.number(kind, args[0]), *args[1:])
+        keywords = COUNTED_KEYWORDS.get(name, ())
+        if not keywords:
+            return args, kwargs
+        if "kernel_idx" in kwargs:
+            self._notes.append(f"kernel: {stable_text(triton_kernel(kwargs['kernel_idx']))}")
+        constants = triton_constant_args(kwargs.get("constant_args_idx"))
+        if constants:
+            self._notes.append(f"constant_args: {stable_text(constants)}")
+        return args, {
+            key: self._counters.number(key, value) if key in keywords else value
+            for key, value in kwargs.items()
+        }
 
     def annotation(self, declared: Any) -> str:
         """Return the expression for a type that the traced function's source declared."""
@@ -210,7 +244,7 @@ class Expressions:
             path = path_of_callable(kind) if in_torch else kind.__name__
             return f"{self._names.of_object(kind, path)}.{value.name}"
         if isinstance(value, torch.Tensor):
-            self._tensors.append(value)
+            self._notes.append(f"value: {tensor_constant_text(value)}")
             dtype = str(value.dtype).removeprefix("torch.")
             return f"torch.Tensor(size={list(value.size())}, dtype={dtype})"
         if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):

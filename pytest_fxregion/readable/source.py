@@ -17,8 +17,9 @@ from pytest_fxregion.readable.values import one_line
 
 _FRAME = re.compile(r'^\s*File "(.+)", line \d+, in (.+)$')
 
-# Files that Python invents for code without a file are numbered over the process.
-_NUMBERED_FILE = re.compile(r"^<(.+?)>(?:\.\d+)?$")
+# The name of code without a file.  torch adds a number that counts over the process, and the path
+# and line that made it: `<eval_with_key>.7 from /home/me/model.py:12 in build`.
+_WITHOUT_FILE = re.compile(r"^<([^>]+)>(?:\.\d+)?(?: from .*)?$")
 
 # Dynamo names the rest of a function after a graph break by the line at which it resumes.
 _RESUMED_FUNCTION = re.compile(r"^torch_dynamo_resume_in_(.+)_at_\d+$")
@@ -54,7 +55,7 @@ class SourceLines:
 
     def shown_path(self, path: str) -> str:
         """Return the part of ``path`` that is the same on every machine."""
-        invented = _NUMBERED_FILE.match(path)
+        invented = _WITHOUT_FILE.match(path)
         if invented is not None:
             return f"<{invented[1]}>"
         parts = path.split(os.sep)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import enum
+import os
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from torch import fx
 
+from pytest_fxregion.readable.counters import COUNTED_ANNOTATIONS, Counters
 from pytest_fxregion.readable.values import sorted_items, stable_text
 
 REGION_KEY = "compile_with_inductor"
@@ -22,19 +25,21 @@ _OWN_NAMES = frozenset(
 
 
 class Tags:
-    """Writes the tags of one text's nodes, in which ``ac_graph_id`` counts from 0.
+    """Writes the tags of one text's nodes.
 
-    torch counts checkpointed calls over the whole process (pytorch#167735), so its number depends
-    on which tests ran before.
+    ``ac_graph_id`` is numbered by ``counters``: torch counts checkpointed calls over the whole
+    process (pytorch#167735).  ``root`` is the folder whose path is left out of values.
     """
 
-    def __init__(self) -> None:
-        self._ac_graph_ids: dict[str, int] = {}
+    def __init__(self, counters: Counters, root: Path | None = None) -> None:
+        self._counters = counters
+        self._root = None if root is None else str(root).rstrip(os.sep) + os.sep
 
     def lines(self, node: fx.Node) -> list[str]:
         """Return the tags of ``node`` in a fixed order, one line each, without comment marks."""
         meta = node.meta
-        lines = _annotation_lines(meta["custom"]) if meta.get("custom") is not None else []
+        custom = meta.get("custom")
+        lines = [] if custom is None else self._annotation_lines(custom)
         checkpoint = self._checkpoint_line(meta.get("ac_graph_id"), meta.get("recompute"))
         if checkpoint is not None:
             lines.append(checkpoint)
@@ -42,23 +47,27 @@ class Tags:
             lines.append("gradient accumulation")
         return lines
 
+    def _annotation_lines(self, custom: object) -> list[str]:
+        if not isinstance(custom, Mapping):
+            lines = [f"custom: {stable_text(custom)}"]
+        else:
+            lines = _region_lines(custom[REGION_KEY]) if REGION_KEY in custom else []
+            for key, value in sorted_items(custom):
+                if key == REGION_KEY:
+                    continue
+                if key in COUNTED_ANNOTATIONS and type(value) is int:
+                    value = self._counters.number(key, value)
+                lines.append(_line(key, value))
+        if self._root is None:
+            return lines
+        return [line.replace(self._root, "") for line in lines]
+
     def _checkpoint_line(self, ac_graph_id: object, recompute: object) -> str | None:
         policy = recompute.name if isinstance(recompute, enum.Enum) else stable_text(recompute)
         if ac_graph_id is None:
             return None if recompute is None else f"recompute: {policy}"
-        known = self._ac_graph_ids
-        number = known.setdefault(stable_text(ac_graph_id), len(known))
+        number = self._counters.number("ac_graph_id", stable_text(ac_graph_id))
         return f"ac_graph_id: {number}" + ("" if recompute is None else f" - {policy}")
-
-
-def _annotation_lines(custom: object) -> list[str]:
-    if not isinstance(custom, Mapping):
-        return [f"custom: {stable_text(custom)}"]
-    lines = []
-    if REGION_KEY in custom:
-        lines += _region_lines(custom[REGION_KEY])
-    lines += [_line(key, value) for key, value in sorted_items(custom) if key != REGION_KEY]
-    return lines
 
 
 def _region_lines(region: object) -> list[str]:

@@ -64,13 +64,21 @@ def shape_text(sizes: Iterable[object]) -> str:
 def tensor_text(tensor: torch.Tensor) -> str:
     """Return dtype, shape, stride and device: ``f32[10][1]cuda:0``.
 
-    A tensor that is not strided shows its layout instead: ``f32[3, 3][sparse_csr]cpu``.
+    A tensor without strides shows its layout in their place: ``f32[3, 3][sparse_csr]cpu``.
     """
-    if tensor.layout in (torch.strided, torch.jagged):
-        stride = shape_text(tensor.stride())
-    else:
-        stride = f"[{str(tensor.layout).removeprefix('torch.')}]"
-    return f"{dtype_text(tensor.dtype)}{shape_text(tensor.shape)}{stride}{tensor.device}"
+    layout = tensor.layout
+    if layout is torch.strided or layout is torch.jagged:
+        return _dense_text(tensor)
+    place = f"[{str(layout).removeprefix('torch.')}]"
+    return f"{dtype_text(tensor.dtype)}{shape_text(tensor.shape)}{place}{tensor.device}"
+
+
+def _dense_text(tensor: torch.Tensor) -> str:
+    try:
+        sizes = shape_text(tensor.shape) + shape_text(tensor.stride())
+    except RuntimeError:  # a nested tensor of the older kind has neither
+        sizes = "[?][?]"
+    return f"{dtype_text(tensor.dtype)}{sizes}{tensor.device}"
 
 
 def annotation_text(meta: Mapping[str, Any]) -> str | None:
@@ -94,11 +102,11 @@ def _annotated_tensor(value: torch.Tensor) -> str | None:
     if layout in _COMPRESSED:
         return None
     if layout is torch.sparse_coo:
-        # Of fake ones torch says that all strides are 0; of real ones it refuses to say.
+        # Of fake ones torch says that all strides are 0; of real ones it need not say anything.
         stride = shape_text(0 for _ in value.shape)
         core = f"{dtype_text(value.dtype)}{shape_text(value.shape)}{stride}{value.device}"
     else:
-        core = tensor_text(value)
+        core = _dense_text(value)
     kind = type(value)
     if kind is FakeTensor or kind is torch.Tensor or isinstance(value, FakeTensor):
         return core

@@ -6,6 +6,7 @@ comments are this package's own: source lines without line numbers, and every ta
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,16 @@ from torch.fx.graph import CodeGen
 from pytest_fxregion._torch import codegen_of
 from pytest_fxregion.readable.color import colored_text
 from pytest_fxregion.readable.constants import tensor_constant_text
+from pytest_fxregion.readable.counters import Counters
 from pytest_fxregion.readable.expressions import Expressions
 from pytest_fxregion.readable.names import Names, attribute_path, identifier
 from pytest_fxregion.readable.source import SourceLines
 from pytest_fxregion.readable.tags import Tags
 from pytest_fxregion.readable.types import annotation_text, layout_note
 from pytest_fxregion.readable.values import stable_text
+
+# The symbol of a nested tensor's ragged size.  torch counts them over the process, from 1.
+_RAGGED_SIZE = re.compile(r"\bj\d+\b")
 
 _INDENT = "    "
 
@@ -41,7 +46,7 @@ def render(
     ``site-packages``, else by its bare name.  ``colored`` adds terminal colours, with which the
     text is no Python any more.
     """
-    text = "\n".join(_module_lines(gm, name, SourceLines(root), Tags())) + "\n"
+    text = "\n".join(_module_lines(gm, name, _Text(root))) + "\n"
     return colored_text(text) if colored else text
 
 
@@ -63,18 +68,25 @@ def print_readable(
     return text
 
 
-def _module_lines(gm: fx.GraphModule, name: str, sources: SourceLines, tags: Tags) -> list[str]:
+class _Text:
+    """What all graph modules of one text share."""
+
+    def __init__(self, root: Path | None) -> None:
+        self.sources = SourceLines(root)
+        self.counters = Counters()
+        self.tags = Tags(self.counters, root)
+
+
+def _module_lines(gm: fx.GraphModule, name: str, text: _Text) -> list[str]:
     """Return the lines of ``gm``'s class, and of the classes of the graph modules inside it."""
     children = dict(_graph_modules_in(gm))
     class_names = {id(child): identifier(path) for path, child in children.items()}
-    function = _Function(gm, class_names, sources, tags)
+    function = _Function(gm, class_names, text)
     lines = [f"class {identifier(name)}(torch.nn.Module):"]
-    lines += [_INDENT + line for line in function.lines()]
+    lines += _indented(function.lines())
     for path, child in children.items():
         lines.append("")
-        lines += [
-            _INDENT + line if line else line for line in _module_lines(child, path, sources, tags)
-        ]
+        lines += _indented(_module_lines(child, path, text))
     return lines
 
 
@@ -91,15 +103,15 @@ def _graph_modules_in(module: torch.nn.Module) -> Iterator[tuple[str, fx.GraphMo
 class _Function:
     """The ``forward`` of one graph module, written node by node."""
 
-    def __init__(
-        self, gm: fx.GraphModule, class_names: dict[int, str], sources: SourceLines, tags: Tags
-    ) -> None:
+    def __init__(self, gm: fx.GraphModule, class_names: dict[int, str], text: _Text) -> None:
         self._gm = gm
         self._class_names = class_names
-        self._sources = sources
-        self._tags = tags
+        self._sources = text.sources
+        self._tags = text.tags
+        self._counters = text.counters
         self._names = Names()
-        self._expressions = Expressions(self._names)
+        self._expressions = Expressions(self._names, text.counters)
+        self._wrapped: dict[str, None] = {}
         self._parameters: list[str] = []
         self._body: list[str] = []
         self._return_type = ""
@@ -119,7 +131,14 @@ class _Function:
                 self._write_node(node, name, freed.get(node, []))
         head = self._signature()
         body = self._body or ["pass"]
-        return [*head, *[_INDENT + line if line else line for line in body]]
+        return [*self._wrapped_functions(), *head, *_indented(body)]
+
+    def _wrapped_functions(self) -> list[str]:
+        """Return the statements that keep `torch.fx.wrap`ped functions whole when retraced."""
+        if not self._wrapped:
+            return []
+        wrap = self._expressions.target(fx.wrap)
+        return [*[f'{wrap}("{name}")' for name in self._wrapped], ""]
 
     def _signature(self) -> list[str]:
         codegen = codegen_of(self._gm.graph)
@@ -183,6 +202,8 @@ class _Function:
             in_place = expressions.in_place_statement(target, args)
             if in_place is not None:
                 return f"{in_place};  {assigned} {expressions.text(args[0])}"
+            if node.meta.get("is_wrapped"):
+                self._wrapped[expressions.target(target)] = None
             return f"{assigned} {expressions.function_call(target, args, kwargs)}"
         path = str(target)
         if node.op == "call_method":
@@ -197,10 +218,15 @@ class _Function:
         """Return the node's type with its colon; of the value that was traced, else as declared."""
         found = annotation_text(node.meta)
         if found is not None:
+            if "j" in found:
+                found = _RAGGED_SIZE.sub(self._ragged_size, found)
             if '"' in found or "\\" in found or not found.isprintable():
                 return f": {found!r}"
             return f': "{found}"'
         return "" if node.type is None else f" : {self._expressions.annotation(node.type)}"
+
+    def _ragged_size(self, found: re.Match[str]) -> str:
+        return f"j{self._counters.number('ragged size', found[0]) + 1}"
 
     def _notes(self, node: fx.Node) -> list[str]:
         """Return the comment lines of ``node``: its tags, and what no expression can say."""
@@ -210,8 +236,7 @@ class _Function:
             notes.append(f"value: {layout}")
         if node.op == "get_attr":
             notes += self._attribute_notes(str(node.target))
-        notes += [f"value: {tensor_constant_text(t)}" for t in self._expressions.take_tensors()]
-        return notes
+        return notes + self._expressions.take_notes()
 
     def _attribute_notes(self, path: str) -> list[str]:
         value: Any = self._gm
@@ -229,6 +254,10 @@ class _Function:
         if value is None or isinstance(value, torch.nn.Module):
             return []
         return [f"value: {stable_text(value)}"]
+
+
+def _indented(lines: list[str]) -> list[str]:
+    return [_INDENT + line if line else line for line in lines]
 
 
 class _Spelled:
