@@ -59,6 +59,8 @@ class TestRecord:
     place: Place
     device_variants: tuple[str, ...]
     settings: Settings
+    provenance: str = ""
+    """For the first line of what is compared, where that brings none of its own."""
     used: set[str] = field(default_factory=set)
     """Stems of the files that the test asked for."""
     pending: dict[Path, tuple[Placement, str]] = field(default_factory=dict)

@@ -7,8 +7,9 @@ removes files and reports.  Every function does nothing in a run that was not co
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from pytest_fxregion.errors import SnapshotError
 from pytest_fxregion.snapshots import names
-from pytest_fxregion.snapshots.assertion import RegionSnapshot
+from pytest_fxregion.snapshots.assertion import RegionSnapshot, check
 from pytest_fxregion.snapshots.ledger import (
     TestRecord,
     discard,
@@ -183,6 +184,7 @@ def make_snapshot(
     snapshot: SnapshotAssertion,
     request: pytest.FixtureRequest,
     *,
+    provenance: str = "",
     variants: Sequence[str] | None = None,
 ) -> RegionSnapshot:
     """Return the value of the ``fxregion_snapshot`` fixture.
@@ -190,6 +192,7 @@ def make_snapshot(
     Args:
         snapshot: syrupy's fixture.
         request: the fixture request of the test.
+        provenance: for the first line of values that bring none.
         variants: of the test's device, if a marker says another one than the run's options.
 
     Raises:
@@ -207,6 +210,7 @@ def make_snapshot(
             "or give its parameters other ids"
         )
     record = _record(item, books)
+    record.provenance = provenance
     if variants is not None:
         record.device_variants = tuple(variants)
     return RegionSnapshot(
@@ -216,6 +220,11 @@ def make_snapshot(
         update_snapshots=snapshot.update_snapshots and settings.may_write,
         update_new_snapshots_only=snapshot.update_new_snapshots_only and settings.may_write,
     )
+
+
+def checker(snapshot: SnapshotAssertion) -> Callable[..., None]:
+    """Return ``check(value, *, name=None)`` for a test: see :func:`.assertion.check`."""
+    return partial(check, snapshot)
 
 
 def note_report(item: pytest.Item, report: pytest.TestReport) -> None:

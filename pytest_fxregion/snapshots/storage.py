@@ -9,6 +9,7 @@ live snapshots (with ``-x``, node ids, a crashed worker, ...).
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
@@ -43,17 +44,17 @@ class HasDocument(Protocol):
         """Return the value as a snapshot holds it."""
 
 
-def document_of(value: object) -> Document:
-    """Return the document that ``value`` is, or has.
+def document_of(value: object, provenance: str) -> Document:
+    """Return the document that ``value`` is, or has; with ``provenance`` if it brings none.
 
     Raises:
         SnapshotError: it is neither a :class:`Document` nor has a ``snapshot_document()``.
 
     """
-    if isinstance(value, Document):
-        return value
     if isinstance(value, HasDocument):
-        return value.snapshot_document()
+        value = value.snapshot_document()
+    if isinstance(value, Document):
+        return value if value.provenance else replace(value, provenance=provenance)
     raise SnapshotError(
         f"a {type(value).__name__} cannot be compared with a snapshot: it is no Document and has "
         "no snapshot_document()"
@@ -77,8 +78,8 @@ class RegionSnapshotExtension(SingleFileSnapshotExtension):
         include: PropertyFilter | None = None,
         matcher: PropertyMatcher | None = None,
     ) -> SerializedData:
-        """Return the text of ``data``, a document or something that has one."""
-        return write_document(document_of(data))
+        """Return the text of ``data``, a document."""
+        return write_document(data)
 
     def matches(self, *, serialized_data: Any, snapshot_data: Any) -> bool:
         """Compare sections: first lines, which say the provenance, take no part."""
