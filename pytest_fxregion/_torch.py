@@ -9,8 +9,7 @@ Importing this module imports torch; nothing that pytest loads at start-up may d
 
 from __future__ import annotations
 
-# --- capture: how torch traces a joint graph -------------------------------------------------------
-
+# --- capture: how torch traces a joint graph ---
 import types
 import typing
 from contextlib import AbstractContextManager, nullcontext
@@ -54,22 +53,12 @@ def node_of_traced_tensor(tensor: torch.Tensor, tracer: Any) -> fx.Node | None:
     return None if slot is None else slot.proxy.node
 
 
-# --- execution and checks: containers, sizes, what runs ------------------------------------------
-
-# Base of modes that see every operation that reaches the dispatcher.
-from torch.utils._python_dispatch import TorchDispatchMode as DispatchMode
+# --- execution and checks: containers, sizes, what runs ---
 
 # Nested containers, as torch.compile itself flattens arguments and results.
-from torch.utils._pytree import (
-    keystr,
-    tree_flatten_with_path,
-)
-from torch.utils._pytree import (
-    tree_leaves as tree_leaves,
-)
-from torch.utils._pytree import (
-    tree_map as tree_map,
-)
+# Base of modes that see every operation that reaches the dispatcher.
+from torch.utils._python_dispatch import TorchDispatchMode as DispatchMode
+from torch.utils._pytree import keystr, tree_flatten_with_path, tree_leaves, tree_map
 
 
 def tree_flatten_with_names(tree: dict[str, Any]) -> list[tuple[str, Any]]:
@@ -99,10 +88,7 @@ def was_written(tensor: torch.Tensor) -> bool:
     return tensor._version > 0
 
 
-# --- harness --------------------------------------------------------------------------------------
-
-# Inductor's options; patched for the time of a compile.
-from torch._inductor import config as inductor_config
+# --- harness ---
 
 
 def reset_compiler() -> None:
@@ -110,40 +96,51 @@ def reset_compiler() -> None:
     torch._dynamo.reset()
 
 
-# --- regional: effects, constants and compiling of pieces ------------------------------------------
+# --- regional: effects, constants and compiling of pieces ---
 
-# The schema-carrying operator, and the operators that take subgraphs.
-from torch._C import Argument as AliasInfoSchema
+# Inductor, whose `standalone_compile` is looked up at call time, and its configuration.
+import torch._inductor
+import torch.fx.traceback
+from torch import _C
+
+# Dynamo's way of saying "trace again, otherwise": must pass through a compiler untouched.
+from torch._dynamo.exc import TorchDynamoException as TorchDynamoException
 
 # Finds the tracing context of the compile in progress, and sets one where there is none.
 from torch._guards import TracingContext, tracing
+
+# The operator with a schema, and the operators that take subgraphs.
 from torch._ops import HigherOrderOperator as HigherOrderOperator
 from torch._ops import OpOverload as OpOverload
 
 # The mode and tensor class of values without data.
 from torch._subclasses.fake_tensor import FakeTensor as FakeTensor
 from torch._subclasses.fake_tensor import FakeTensorMode as FakeTensorMode
-
-# A graph module that writes its Python code when it is first called: code writing is most of the
-# cost of making one.
-from torch.fx._lazy_graph_module import _LazyGraphModule as LazyGraphModule
+from torch.fx import _lazy_graph_module
+from torch.fx import graph as _fx_graph
+from torch.fx import node as _fx_node
 
 # Flattens a call's arguments as a graph with structured inputs expects them.
 from torch.fx._pytree import tree_flatten_spec as tree_flatten_spec
 
-# The code generators of flat graphs and of graphs with structured inputs (torch.export).
+# The code generator of flat graphs.
 from torch.fx.graph import CodeGen as CodeGen
-from torch.fx.graph import _PyTreeCodeGen as PyTreeCodeGen
+
+# One argument of an operator's schema: its name, and whether it is written to.
+SchemaArgument = _C.Argument
+
+# A graph module that writes its Python code when it is first called: code writing is most of the
+# cost of making one.
+LazyGraphModule = _lazy_graph_module._LazyGraphModule
+
+# The code generator of graphs with structured inputs (torch.export).
+PyTreeCodeGen = _fx_graph._PyTreeCodeGen
 
 # Functions that fx keeps because of what they do besides computing.
-from torch.fx.node import _side_effectful_functions as side_effectful_functions
+side_effectful_functions = _fx_node._side_effectful_functions
 
 # Those of them that change how every later node runs.
-from torch.fx.node import (
-    _side_effectful_need_to_be_preserved_pre_dispatch as _global_state_switches,
-)
-
-global_state_switches = frozenset(_global_state_switches)
+global_state_switches = frozenset(_fx_node._side_effectful_need_to_be_preserved_pre_dispatch)
 
 
 def storage_key(value: object) -> tuple[int, ...]:
@@ -161,14 +158,14 @@ def inductor_config_keys() -> list[str]:
     """Every name that torch._inductor.config knows, dotted ones included."""
     from torch._inductor import config
 
-    return list(config._config)
+    return list(config._config)  # type: ignore[attr-defined]
 
 
 def inductor_config_type(key: str) -> tuple[type, ...]:
     """The types that an Inductor config's value may have; empty where any value may do."""
     from torch._inductor import config
 
-    return _plain_types(config.get_type(key))
+    return _plain_types(config.get_type(key))  # type: ignore[attr-defined]
 
 
 def _plain_types(annotation: object) -> tuple[type, ...]:
@@ -189,7 +186,7 @@ def patched_inductor_config(changes: dict[str, object]) -> AbstractContextManage
     """A scope in which Inductor's configuration has the changes."""
     from torch._inductor import config
 
-    return config.patch(changes)  # type: ignore[no-any-return]
+    return config.patch(changes)
 
 
 def without_second_remat() -> AbstractContextManager[None]:
@@ -228,13 +225,13 @@ def standalone_compile(module: fx.GraphModule, inputs: list[Any]) -> Any:
     )
 
 
-# --- readable: what a graph's text is made from ---------------------------------------------------
+# --- readable: what a graph's text is made from ---
 
 # All overloads of one operator.
-from torch._ops import OpOverloadPacket as OpOverloadPacket  # noqa: E402
+from torch._ops import OpOverloadPacket as OpOverloadPacket
 
 # What shape propagation records of a tensor, in `node.meta["tensor_meta"]`.
-from torch.fx.passes.shape_prop import TensorMetadata as TensorMetadata  # noqa: E402
+from torch.fx.passes.shape_prop import TensorMetadata as TensorMetadata
 
 
 def has_content(tensor: torch.Tensor) -> bool:
@@ -261,3 +258,23 @@ def shard_order_of(tensor: Any) -> dict[int, tuple[int, ...]]:
     """
     order = getattr(tensor._spec, "shard_order", None) or ()
     return {entry.tensor_dim: tuple(entry.mesh_dims) for entry in order}
+
+
+def triton_kernel(index: int) -> object:
+    """Return the user's Triton kernel that a graph calls by ``index``, or None if it is gone.
+
+    A graph cannot hold it, so torch keeps it in a table of the process: ``kernel_side_table``, 2.11
+    to 2.15.
+    """
+    from torch._higher_order_ops.triton_kernel_wrap import kernel_side_table
+
+    return kernel_side_table.id_to_kernel.get(index)
+
+
+def triton_constant_args(index: object) -> dict[str, Any]:
+    """Return the arguments of that call that a graph cannot hold; none if they are gone."""
+    from torch._higher_order_ops.triton_kernel_wrap import kernel_side_table
+
+    if not isinstance(index, int):
+        return {}
+    return kernel_side_table.constant_args.get(index, {})

@@ -1,0 +1,75 @@
+"""The ``torch.compile`` backend: AOTAutograd with our joint-graph passes and our region compiler.
+
+``torch.compile(fn, backend="fxregion")`` finds :func:`fxregion` through its entry point.  Tests use
+:class:`RegionalBackend` with a :class:`~pytest_fxregion.capture.observer.Capture`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torch import fx
+
+from pytest_fxregion._torch import aot_autograd, default_partition
+from pytest_fxregion.capture.observer import Capture, GraphCapture
+from pytest_fxregion.capture.tracing import joint_graph_passes
+from pytest_fxregion.regional import compile_regions
+
+Compiler = Callable[[fx.GraphModule, Sequence[Any]], Any]
+
+
+class RegionalBackend:
+    """Compiles the annotated regions of each graph that dynamo hands over; the rest runs eagerly.
+
+    The graph is traced to a joint graph, split by torch's default partitioner (which saves what
+    eager would save, but for activation checkpointing) and its regions are compiled.  No cache
+    stands in front of the compilers, so that a capture always sees them run.
+    """
+
+    def __init__(self, capture: Capture | None = None) -> None:
+        self._capture = capture
+
+    def __call__(self, graph: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+        """Compile one graph of dynamo's; the signature is that of a ``torch.compile`` backend."""
+        record = self._capture.begin_graph() if self._capture is not None else None
+        build = aot_autograd(
+            fw_compiler=_compiler("forward", record),
+            bw_compiler=_compiler("backward", record),
+            inference_compiler=_compiler("inference", record),
+            partition_fn=_partitioner(record),
+        )
+        with joint_graph_passes():
+            return build(graph, example_inputs)
+
+
+def fxregion(graph: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+    """Compile for ``torch.compile(..., backend="fxregion")``."""
+    return RegionalBackend()(graph, example_inputs)
+
+
+def _compiler(stage: str, record: GraphCapture | None) -> Compiler:
+    def compile_stage(graph: fx.GraphModule, example_inputs: Sequence[Any]) -> Any:
+        compiled = compile_regions(graph, example_inputs)
+        if record is not None:
+            record.compiled(stage, graph, compiled)
+        return compiled.graph_module
+
+    return compile_stage
+
+
+def _partitioner(record: GraphCapture | None) -> Callable[..., tuple[Any, Any]]:
+    if record is None:
+        return default_partition
+
+    def partition(
+        joint_graph: fx.GraphModule, joint_inputs: Any, *, num_fwd_outputs: int, **rest: Any
+    ) -> tuple[Any, Any]:
+        record.joint(joint_graph)
+        forward, backward = default_partition(
+            joint_graph, joint_inputs, num_fwd_outputs=num_fwd_outputs, **rest
+        )
+        record.partitioned(forward, num_fwd_outputs)
+        return forward, backward
+
+    return partition

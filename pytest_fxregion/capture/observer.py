@@ -1,0 +1,134 @@
+"""Collect the records of a compilation while it happens.
+
+The backend tells a :class:`Capture` what it has at each stage, in order; when the call is over
+:meth:`Capture.result` gives the frozen records.  A capture serves one call of the function under
+test, with however many graphs dynamo makes of it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import fx
+
+from pytest_fxregion._torch import size_hint, untyped_size
+from pytest_fxregion.capture.record import Compilation, CompiledGraph, GraphRecord, SavedValue
+from pytest_fxregion.passes.metadata import BACKWARD, SIDE
+from pytest_fxregion.readable import render
+from pytest_fxregion.readable.types import annotation_text
+from pytest_fxregion.regional import RegionalGraph
+
+
+class GraphCapture:
+    """The stages of one graph, as they come."""
+
+    def __init__(self, root: Path | None, provenance: str) -> None:
+        self._root = root
+        self._provenance = provenance
+        self._records: dict[str, GraphRecord] = {}
+        self._saved: tuple[SavedValue, ...] = ()
+
+    def joint(self, graph: fx.GraphModule) -> None:
+        """Record the joint graph as our passes left it, before it is partitioned."""
+        copied = copy_graph(graph)
+        self._records["joint"] = GraphRecord(
+            stage="joint",
+            text=render(copied, root=self._root),
+            graph=copied,
+            node_count=count_operations(graph),
+            gradient_accumulations=gradient_accumulations(graph),
+            provenance=self._provenance,
+        )
+
+    def partitioned(self, forward: fx.GraphModule, num_forward_outputs: int) -> None:
+        """Note which outputs of ``forward`` are there only for the backward."""
+        (outputs,) = forward.graph.output_node().args
+        assert isinstance(outputs, (tuple, list))
+        self._saved = tuple(
+            saved_value(node) for node in outputs[num_forward_outputs:] if isinstance(node, fx.Node)
+        )
+
+    def compiled(self, stage: str, before: fx.GraphModule, compiled: RegionalGraph) -> None:
+        """Record a graph whose regions were compiled; ``before`` still has their nodes."""
+        copied = copy_graph(compiled.graph_module)
+        self._records[stage] = GraphRecord(
+            stage=stage,
+            text=render(copied, root=self._root),
+            graph=copied,
+            node_count=count_operations(before),
+            regions=compiled.regions,
+            region_texts={r.name: render(r.body, root=self._root) for r in compiled.regions},
+            gradient_accumulations=gradient_accumulations(before),
+            recomputed=recomputed(before) if stage == "backward" else (),
+            saved_for_backward=self._saved if stage == "forward" else (),
+            provenance=self._provenance,
+        )
+
+    def result(self) -> CompiledGraph:
+        """Return what has been recorded."""
+        return CompiledGraph(**self._records)
+
+
+class Capture:
+    """The graphs of one call, in the order in which dynamo hands them over.
+
+    ``root`` is what source paths in texts are relative to; ``provenance`` says on which torch and
+    device this is, for the first line of snapshots.
+    """
+
+    def __init__(self, root: Path | None = None, provenance: str = "") -> None:
+        self._root = root
+        self._provenance = provenance
+        self._graphs: list[GraphCapture] = []
+
+    def begin_graph(self) -> GraphCapture:
+        """Start a graph; its stages are told to what is returned."""
+        self._graphs.append(GraphCapture(self._root, self._provenance))
+        return self._graphs[-1]
+
+    def result(self) -> Compilation:
+        """Return the records of all graphs.  A graph whose compilation failed has fewer stages."""
+        return Compilation(tuple(graph.result() for graph in self._graphs))
+
+
+def copy_graph(graph_module: fx.GraphModule) -> fx.GraphModule:
+    """Return a copy whose graph and metadata dictionaries are its own; parameters are shared.
+
+    It takes its inputs one by one, whatever the calling convention of the original is.
+    """
+    graph = fx.Graph()
+    copies: dict[fx.Node, fx.Node] = {}
+    output = graph.graph_copy(graph_module.graph, copies)
+    if output is not None:
+        graph.output(output)
+    return fx.GraphModule(graph_module, graph, class_name="GraphModule")
+
+
+def count_operations(graph_module: fx.GraphModule) -> int:
+    """Return how many nodes compute something: neither input, output nor attribute."""
+    return sum(
+        node.op not in ("placeholder", "output", "get_attr") for node in graph_module.graph.nodes
+    )
+
+
+def gradient_accumulations(graph_module: fx.GraphModule) -> tuple[str, ...]:
+    """Return the names of the nodes tagged as gradient accumulations, in graph order."""
+    return tuple(node.name for node in graph_module.graph.nodes if node.meta.get("is_gradient_acc"))
+
+
+def recomputed(backward: fx.GraphModule) -> tuple[str, ...]:
+    """Return the names of the forward's operations that the backward computes again."""
+    return tuple(
+        node.name
+        for node in backward.graph.nodes
+        if node.op == "call_function" and node.meta.get(SIDE, BACKWARD) != BACKWARD
+    )
+
+
+def saved_value(node: fx.Node) -> SavedValue:
+    """Describe a value that the forward returns for the backward's sake."""
+    value: Any = node.meta.get("val")
+    size = untyped_size(value) if isinstance(value, torch.Tensor) else 8
+    return SavedValue(node.name, annotation_text(node.meta) or "?", str(size), size_hint(size))

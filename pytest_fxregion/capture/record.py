@@ -1,0 +1,131 @@
+"""The values that a compilation is turned into.  All frozen; nothing here compiles or checks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from torch import fx
+
+from pytest_fxregion.options import STAGES
+from pytest_fxregion.regional import Region
+from pytest_fxregion.snapshots.document import Document, Section
+
+
+@dataclass(frozen=True)
+class SavedValue:
+    """A value that the forward hands to the backward.
+
+    ``type`` is its text in the graph (``f32[4, 8][8, 1]cuda:0``), ``size`` its size in bytes: a
+    number, or an expression in the graph's symbols where shapes are dynamic.  ``nbytes`` is the
+    number for the sizes of this call.
+    """
+
+    name: str
+    type: str
+    size: str
+    nbytes: int
+
+
+@dataclass(frozen=True)
+class GraphRecord:
+    """One graph at one stage.
+
+    ``stage`` is ``joint``, ``forward``, ``backward`` or ``inference``.  ``text`` is the readable
+    text; ``graph`` a copy of the graph that later stages do not touch.  Joint graphs have no
+    ``regions`` yet; in the others every region is one call in ``graph`` and has its own ``body``,
+    whose text ``region_texts`` has by the region's name.
+    ``gradient_accumulations`` and ``recomputed`` are names of nodes of the graph before its regions
+    were scooped out.
+    """
+
+    stage: str
+    text: str
+    graph: fx.GraphModule
+    node_count: int
+    regions: tuple[Region, ...] = ()
+    region_texts: Mapping[str, str] = field(default_factory=dict)
+    gradient_accumulations: tuple[str, ...] = ()
+    recomputed: tuple[str, ...] = ()
+    saved_for_backward: tuple[SavedValue, ...] = ()
+    provenance: str = ""
+
+    @property
+    def saved_bytes(self) -> int:
+        """Bytes that this graph hands to the backward, for the sizes of this call."""
+        return sum(value.nbytes for value in self.saved_for_backward)
+
+    def __str__(self) -> str:
+        return self.text
+
+    def sections(self, stages: Sequence[str] = STAGES) -> Iterator[Section]:
+        """Yield the sections of a snapshot: the graph, what it saves, and each region's body once.
+
+        ``stages`` are the parts to keep; see :data:`~pytest_fxregion.options.STAGES`.
+        """
+        if self.stage not in stages:
+            return
+        yield Section(self.stage, self.text)
+        if "saved" in stages and self.saved_for_backward:
+            saved = (f'{v.name}: "{v.type}"  {v.size} B' for v in self.saved_for_backward)
+            yield Section(f"{self.stage}: saved for backward", "\n".join(saved))
+        if "regions" in stages:
+            names: dict[str, list[str]] = {}
+            for name, text in self.region_texts.items():
+                names.setdefault(text, []).append(name)
+            for text, sharing in names.items():
+                yield Section(f"{self.stage}: {', '.join(sharing)}", text)
+
+    def snapshot_document(self) -> Document:
+        """Return what ``assert record == fxregion_snapshot`` compares."""
+        return Document(self.provenance, tuple(self.sections()))
+
+
+@dataclass(frozen=True)
+class CompiledGraph:
+    """All stages of one graph that dynamo handed over.
+
+    Training has ``joint``, ``forward`` and ``backward`` (no backward where none was run);
+    inference has ``inference`` only.
+    """
+
+    joint: GraphRecord | None = None
+    forward: GraphRecord | None = None
+    backward: GraphRecord | None = None
+    inference: GraphRecord | None = None
+
+    def stages(self) -> Iterator[GraphRecord]:
+        """Yield the records that are there, in pipeline order."""
+        for record in (self.joint, self.forward, self.backward, self.inference):
+            if record is not None:
+                yield record
+
+
+@dataclass(frozen=True)
+class Compilation:
+    """Everything that one call compiled: a :class:`CompiledGraph` for each piece between breaks."""
+
+    graphs: tuple[CompiledGraph, ...] = ()
+
+    @property
+    def regions(self) -> tuple[Region, ...]:
+        """All compiled regions, in the order of graphs and stages."""
+        return tuple(
+            region
+            for graph in self.graphs
+            for record in graph.stages()
+            for region in record.regions
+        )
+
+    def document(self, stages: Sequence[str], provenance: str) -> Document:
+        """Return the snapshot's document: the stages asked for, in pipeline order."""
+        several = len(self.graphs) > 1
+        return Document(
+            provenance,
+            tuple(
+                Section(f"graph {number}: {section.title}", section.text) if several else section
+                for number, graph in enumerate(self.graphs)
+                for record in graph.stages()
+                for section in record.sections(stages)
+            ),
+        )

@@ -1,0 +1,1 @@
+"""What is held against eager: numbers, and the additions of gradients."""

@@ -1,0 +1,199 @@
+"""Hold the additions of gradients in the graphs against those of eager's autograd engine.
+
+Comes in: what arrived where while eager ran its backward, what arrived where between compiled
+graphs, and the tagged nodes of the joint graphs.  Goes out: the list of disagreements, in words.
+
+Every gradient after the first that reaches one input of one backward node is added to what is
+already there.  That is what :class:`EagerAccumulations` counts, on the real engine.  A compiled
+call must make the same additions, each of the same shape and dtype: inside a joint graph, or, where
+dynamo made several graphs, in the engine between them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import torch
+import torch.utils.checkpoint
+from torch import fx
+
+from pytest_fxregion._torch import AutogradNode, size_hint
+from pytest_fxregion.passes.gradient_accumulation import reachable
+
+# What an addition looks like from outside: (dtype, shape).
+Form = tuple[torch.dtype, tuple[int, ...]]
+
+_FRAME = re.compile(
+    r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)\s*(?P<code>.*)'
+)
+_OWN = Path(__file__).parents[1]
+_TORCH = Path(torch.__file__).parent
+
+
+@dataclass(frozen=True)
+class Accumulation:
+    """All gradients that one value received, ``uses`` of them, and so ``uses - 1`` additions."""
+
+    value: str
+    form: Form
+    uses: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return (
+            f"{self.value} ({_form_text(self.form)}): {len(self.uses)} gradients, from "
+            + "; ".join(self.uses)
+        )
+
+
+@dataclass
+class EagerAccumulations:
+    """Records which gradients reach which value while the engine runs one backward."""
+
+    root: Path | None = None
+    _names: dict[int, str] = field(default_factory=dict)
+    _arrivals: dict[tuple[AutogradNode, int], list[tuple[Form, str]]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
+
+    def watch_call(self, names: Mapping[int, str], outputs: Iterable[Any]) -> None:
+        """Hook the autograd graph of ``outputs``; call it before the backward.
+
+        ``names`` are those of the tensors that collect gradients, by identity.
+        """
+        self._names.update(names)
+        roots = [
+            output.grad_fn
+            for output in outputs
+            if isinstance(output, torch.Tensor) and output.grad_fn is not None
+        ]
+        for node in reachable(roots):
+            node.register_hook(self._record(node))
+
+    def _record(self, node: AutogradNode) -> Any:
+        def after_backward(grad_inputs: Sequence[Any], _grad_outputs: Sequence[Any]) -> None:
+            for (target, index), gradient in zip(node.next_functions, grad_inputs, strict=True):
+                if target is not None and isinstance(gradient, torch.Tensor):
+                    form = (gradient.dtype, tuple(gradient.shape))
+                    self._arrivals[target, index].append((form, self._describe(node)))
+
+        return after_backward
+
+    def found(self) -> tuple[Accumulation, ...]:
+        """Return every value that received more than one gradient."""
+        return tuple(
+            Accumulation(
+                self._value_name(target), arrivals[0][0], tuple(source for _, source in arrivals)
+            )
+            for (target, _), arrivals in self._arrivals.items()
+            if len(arrivals) > 1
+        )
+
+    def _value_name(self, node: AutogradNode) -> str:
+        variable = getattr(node, "variable", None)
+        if variable is not None:
+            return self._names.get(id(variable), "a tensor that is not an argument")
+        return f"the result of {self._describe(node)}"
+
+    def _describe(self, node: AutogradNode) -> str:
+        operation = re.sub(r"Backward\d*$", "", node.name())
+        place = source_line(_traceback(node), self.root)
+        return f"{operation} at {place}" if place else operation
+
+
+@contextmanager
+def unfolded_checkpoints() -> Iterator[None]:
+    """While active, a reentrant checkpoint is the plain call of its function.
+
+    It hides its function's autograd graph in a backward of its own, which adds to ``.grad`` fields
+    directly.  torch.compile traces through it, and so must what its graph is compared with.
+    """
+    function = torch.utils.checkpoint.CheckpointFunction
+
+    def call(run_function: Callable[..., Any], _preserve_rng_state: bool, *args: Any) -> Any:
+        return run_function(*args)
+
+    with patch.object(function, "apply", call):
+        yield
+
+
+def disagreements(
+    eager: Sequence[Accumulation],
+    between_graphs: Sequence[Accumulation],
+    joint_graphs: Sequence[fx.GraphModule],
+) -> list[str]:
+    """Return, in words, each form of which eager and the compiled call add a different number."""
+    expected = Counter[Form]()
+    for accumulation in eager:
+        expected[accumulation.form] += len(accumulation.uses) - 1
+    made = Counter[Form]()
+    for accumulation in between_graphs:
+        made[accumulation.form] += len(accumulation.uses) - 1
+    nodes: dict[Form, list[str]] = defaultdict(list)
+    for graph in joint_graphs:
+        for node in tagged_nodes(graph):
+            made[_form(node)] += 1
+            nodes[_form(node)].append(node.name)
+
+    found = []
+    for form in sorted(expected.keys() | made.keys(), key=_form_text):
+        if expected[form] == made[form]:
+            continue
+        lines = [
+            f"{_form_text(form)}: eager makes {_additions(expected[form])}, "
+            f"the compiled call {_additions(made[form])}"
+        ]
+        lines += [f"    eager: {a}" for a in eager if a.form == form]
+        lines += [f"    joint graph: {name}" for name in nodes[form]]
+        found.append("\n".join(lines))
+    return found
+
+
+def tagged_nodes(graph: fx.GraphModule) -> list[fx.Node]:
+    """Return the accumulation nodes of a joint graph and of the bodies inside it."""
+    return [
+        node
+        for module in graph.modules()
+        if isinstance(module, fx.GraphModule)
+        for node in module.graph.nodes
+        if node.meta.get("is_gradient_acc")
+    ]
+
+
+def source_line(frames: Sequence[str], root: Path | None) -> str | None:
+    """Return ``file:line`` of the innermost frame of the user's own, relative to ``root``."""
+    for frame in reversed(frames):
+        match = _FRAME.search(frame)
+        if match is None:
+            continue
+        file = Path(match["file"])
+        if file.is_relative_to(_OWN) or file.is_relative_to(_TORCH):
+            continue
+        shown = file.relative_to(root) if root is not None and file.is_relative_to(root) else file
+        return f"{shown}:{match['line']} ({match['code'].strip()})"
+    return None
+
+
+def _traceback(node: AutogradNode) -> Sequence[str]:
+    metadata: Any = node.metadata
+    return metadata.get("traceback_", ())  # type: ignore[no-any-return]
+
+
+def _form(node: fx.Node) -> Form:
+    value = node.meta["val"]
+    return (value.dtype, tuple(size_hint(size) for size in value.shape))
+
+
+def _form_text(form: Form) -> str:
+    dtype, shape = form
+    return f"{str(dtype).removeprefix('torch.')}{list(shape)}"
+
+
+def _additions(count: int) -> str:
+    return f"{count} addition" + ("" if count == 1 else "s")

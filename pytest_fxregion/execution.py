@@ -1,0 +1,309 @@
+"""One call of the function under test: copied inputs, forward, backward, named results.
+
+Comes in: a function or module with its arguments.  Goes out: :class:`Results`, the same names
+whether the call was eager, in float64 or compiled, so that they can be compared one by one.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from pytest_fxregion._torch import (
+    DispatchMode,
+    tree_flatten_with_names,
+    tree_leaves,
+    tree_map,
+    was_written,
+)
+
+
+@dataclass(frozen=True)
+class Results:
+    """What one call gave.
+
+    ``outputs`` is what the function returned.  ``values`` holds, by name, every result that is
+    compared: outputs (``output``, ``output[0]``…), arguments and buffers that the call changed
+    (``x after the call``), and gradients (``gradient of w``).
+    """
+
+    outputs: Any
+    values: dict[str, Any]
+    gradients: dict[str, torch.Tensor]
+    cotangents: tuple[torch.Tensor, ...]
+    used_randomness: bool
+
+
+@dataclass(frozen=True)
+class Call:
+    """A function or module and the arguments to call it with; the arguments are never changed."""
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    def argument_names(self) -> dict[str, Any]:
+        """Return the arguments by parameter name, containers as they are."""
+        function = self.function.forward if isinstance(self.function, nn.Module) else self.function
+        try:
+            bound = inspect.signature(function).bind(*self.args, **self.kwargs)
+        except (TypeError, ValueError):
+            return {**{f"args[{i}]": a for i, a in enumerate(self.args)}, **self.kwargs}
+        named: dict[str, Any] = {}
+        for name, value in bound.arguments.items():
+            if bound.signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD:
+                named.update(value)
+            else:
+                named[name] = value
+        return named
+
+    def modules(self) -> dict[str, nn.Module]:
+        """Return every module that the call can reach, by the prefix of its parameters' names.
+
+        Those are: the function itself, the object whose method it is, what it closes over, and
+        arguments.  A module reached twice is named once.
+        """
+        function: Any = self.function
+        found: dict[str, Any] = {}
+        if isinstance(function, nn.Module):
+            found[""] = function
+        elif isinstance(getattr(function, "__self__", None), nn.Module):
+            found[""] = function.__self__
+        elif getattr(function, "__closure__", None):
+            for name, cell in zip(function.__code__.co_freevars, function.__closure__, strict=True):
+                found[name] = cell.cell_contents
+        found.update(self.argument_names())
+        modules = {
+            prefix: module
+            for name, value in found.items()
+            for prefix, module in _modules_in(name, value)
+        }
+        unique: dict[int, str] = {}
+        for prefix, module in modules.items():
+            unique.setdefault(id(module), prefix)
+        return {prefix: modules[prefix] for prefix in unique.values()}
+
+    def in_float64(self) -> Call:
+        """Return the same call with every floating-point argument and parameter in float64."""
+
+        def widen(leaf: Any) -> Any:
+            if isinstance(leaf, nn.Module):
+                return copy.deepcopy(leaf).double()
+            return widened(leaf) if isinstance(leaf, torch.Tensor) else leaf
+
+        function = self.function
+        owner = getattr(function, "__self__", None)
+        if isinstance(owner, nn.Module) and not isinstance(function, nn.Module):
+            function = getattr(widen(owner), function.__name__)
+        args, kwargs = tree_map(widen, (self.args, self.kwargs))
+        return Call(widen(function), args, kwargs)
+
+
+def execute(
+    call: Call,
+    *,
+    run: Callable[..., Any] | None = None,
+    seed: int,
+    backward: bool,
+    grad_outputs: Sequence[torch.Tensor] | None = None,
+    before_backward: Callable[[dict[int, str], list[Any]], None] | None = None,
+) -> Results:
+    """Call the function once, forward and backward, and return what came of it.
+
+    ``run`` takes the function's place (its compiled form).  ``grad_outputs`` are the cotangents of
+    the outputs that require gradients, in order; without them they are drawn from ``seed``.  Pass
+    those of the first call to the others, so that all start from the same numbers.
+    ``before_backward`` is given the names of the tensors that gradients are collected for, by
+    identity, and the outputs.  Parameters, buffers and their gradients are as before afterwards.
+    """
+    copied = Call(call.function, *_copy_arguments(call))
+    names = tree_flatten_with_names(copied.argument_names())
+    given = tree_flatten_with_names(call.argument_names())
+    modules = copied.modules()
+    with _state_kept(modules.values()):
+        torch.manual_seed(seed)
+        state = _random_state()
+        function = call.function if run is None else run
+        outputs = function(*copied.args, **copied.kwargs)
+        used_randomness = _random_state() != state
+        named_outputs = dict(tree_flatten_with_names({"output": outputs}))
+        values: dict[str, Any] = {name: _frozen(value) for name, value in named_outputs.items()}
+        gradients: dict[str, torch.Tensor] = {}
+        cotangents: list[torch.Tensor] = []
+        wanting = [t for t in named_outputs.values() if _needs_gradient(t)]
+        if backward and wanting:
+            if before_backward is not None:
+                before_backward(named_leaves(copied), list(named_outputs.values()))
+            cotangents = (
+                [g.to(t.dtype) for g, t in zip(grad_outputs, wanting, strict=True)]
+                if grad_outputs is not None
+                else draw_cotangents(wanting, seed)
+            )
+            torch.autograd.backward(wanting, cotangents)
+            gradients = _gradients(names, modules)
+            values |= {f"gradient of {name}": gradient for name, gradient in gradients.items()}
+        values |= _changed_arguments(given, names)
+        values |= _changed_buffers(modules)
+    return Results(outputs, values, gradients, tuple(cotangents), used_randomness)
+
+
+def widened(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a leaf of the same values in double precision; integers and booleans as they are."""
+    if tensor.is_complex():
+        wide = tensor.detach().to(torch.complex128)
+    elif tensor.is_floating_point():
+        wide = tensor.detach().double()
+    else:
+        return tensor
+    return wide.requires_grad_(tensor.requires_grad)
+
+
+def draw_cotangents(outputs: Sequence[torch.Tensor], seed: int) -> list[torch.Tensor]:
+    """Return a random cotangent for each output, of its shape, dtype and device.
+
+    Drawn on the CPU, in float32, so that they are the same for every device and precision.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    return [
+        torch.randn(
+            output.shape,
+            generator=generator,
+            dtype=torch.complex64 if output.is_complex() else torch.float32,
+        ).to(dtype=output.dtype, device=output.device)
+        for output in outputs
+    ]
+
+
+def named_leaves(call: Call) -> dict[int, str]:
+    """Return the names of the tensors that gradients are collected for, by identity."""
+    names = {
+        id(tensor): name
+        for name, tensor in tree_flatten_with_names(call.argument_names())
+        if isinstance(tensor, torch.Tensor)
+    }
+    for name, parameter in _named_parameters(call.modules()):
+        names.setdefault(id(parameter), name)
+    return names
+
+
+class PrecisionWatch(DispatchMode):
+    """Notes the lowest floating-point precision that any operation reads or gives."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.lowest: torch.dtype | None = None
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run the operation and look at its tensors; a number that became a tensor is not one."""
+        result = func(*args, **(kwargs or {}))
+        for value in tree_leaves((args, kwargs, result)):
+            if isinstance(value, torch.Tensor) and value.is_floating_point():
+                known = self.lowest
+                if known is None or torch.finfo(value.dtype).eps > torch.finfo(known).eps:
+                    self.lowest = value.dtype
+        return result
+
+
+def _modules_in(name: str, value: Any) -> Iterator[tuple[str, nn.Module]]:
+    for path, leaf in tree_flatten_with_names({name: value}):
+        if isinstance(leaf, nn.Module):
+            yield path, leaf
+
+
+def _copy_arguments(call: Call) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Copy tensors, one that is passed twice only once, keeping strides and requires_grad."""
+    copies: dict[int, torch.Tensor] = {}
+
+    def copy_leaf(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        if id(leaf) not in copies:
+            copied = leaf.detach().clone().requires_grad_(leaf.requires_grad)
+            copies[id(leaf)] = (
+                nn.Parameter(copied, leaf.requires_grad)
+                if isinstance(leaf, nn.Parameter)
+                else copied
+            )
+        return copies[id(leaf)]
+
+    args, kwargs = tree_map(copy_leaf, (call.args, call.kwargs))
+    return args, kwargs
+
+
+@contextmanager
+def _state_kept(modules: Any) -> Iterator[None]:
+    """Keep parameters, buffers and gradients of the modules through one call."""
+    modules = list(modules)
+    tensors = {id(t): t for m in modules for t in (*m.parameters(), *m.buffers())}
+    values = {key: tensor.detach().clone() for key, tensor in tensors.items()}
+    gradients = {key: tensor.grad for key, tensor in tensors.items()}
+    for tensor in tensors.values():
+        tensor.grad = None
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for key, tensor in tensors.items():
+                tensor.copy_(values[key])
+                tensor.grad = gradients[key]
+
+
+def _named_parameters(modules: dict[str, nn.Module]) -> Iterator[tuple[str, nn.Parameter]]:
+    for prefix, module in modules.items():
+        for name, parameter in module.named_parameters():
+            yield f"{prefix}.{name}" if prefix else name, parameter
+
+
+def _gradients(
+    arguments: Sequence[tuple[str, Any]], modules: dict[str, nn.Module]
+) -> dict[str, torch.Tensor]:
+    found: dict[str, torch.Tensor] = {}
+    for name, tensor in (*arguments, *_named_parameters(modules)):
+        if isinstance(tensor, torch.Tensor) and tensor.grad is not None:
+            found.setdefault(name, tensor.grad.detach().clone())
+    return found
+
+
+def _changed_arguments(
+    before: Sequence[tuple[str, Any]], after: Sequence[tuple[str, Any]]
+) -> dict[str, torch.Tensor]:
+    return {
+        f"{name} after the call": tensor.detach()
+        for (name, original), (_, tensor) in zip(before, after, strict=True)
+        if isinstance(original, torch.Tensor) and was_written(tensor)
+    }
+
+
+def _changed_buffers(modules: dict[str, nn.Module]) -> dict[str, torch.Tensor]:
+    return {
+        f"{prefix}.{name} after the call" if prefix else f"{name} after the call": (
+            buffer.detach().clone()
+        )
+        for prefix, module in modules.items()
+        for name, buffer in module.named_buffers()
+    }
+
+
+def _needs_gradient(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.requires_grad
+
+
+def _frozen(value: Any) -> Any:
+    """The value as it is now: a later change of the tensor does not change it."""
+    if not isinstance(value, torch.Tensor):
+        return value
+    return value.detach().clone().requires_grad_(value.requires_grad)
+
+
+def _random_state() -> bytes:
+    state = torch.get_rng_state().numpy().tobytes()
+    if torch.cuda.is_available():
+        state += torch.cuda.get_rng_state().numpy().tobytes()
+    return state

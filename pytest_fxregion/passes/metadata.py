@@ -1,0 +1,65 @@
+"""Give backward nodes the annotations of the forward nodes that they belong to.
+
+Comes in: a joint graph as traced.  Goes out: the same graph, its backward nodes carrying ``custom``
+and the forward's module and source stacks.
+
+A backward node belongs to the forward node whose autograd sequence number (``seq_nr``) it carries.
+Several forward nodes may share a number: an operation that creates no autograd node takes over the
+number of the one before it.  The first of them owns it.  Numbers go across the graphs of
+higher-order operators: a backward in one body may belong to a forward in another.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+
+from torch import fx
+
+# Written by the tracer on every node of a joint graph that it knows the side of.
+SIDE = "partitioner_tag"
+BACKWARD = "is_backward"
+
+
+def copy_forward_metadata(joint_graph: fx.GraphModule) -> None:
+    """Copy ``custom``, module stack and source stack from forward to backward nodes, by ``seq_nr``.
+
+    ``custom`` is copied deeply and merged over what a scope in the backward itself had set; on a
+    clash the forward's value stands.  Gradient accumulations take nothing, and neither does a
+    node whose number no forward node has.  Run it after the accumulations have been tagged.
+    """
+    owners: dict[int, fx.Node] = {}
+    for node in _all_nodes(joint_graph):
+        if "seq_nr" in node.meta and node.meta.get(SIDE) != BACKWARD:
+            owners.setdefault(node.meta["seq_nr"], node)
+
+    for node in _all_nodes(joint_graph):
+        if node.meta.get(SIDE) != BACKWARD or node.meta.get("is_gradient_acc"):
+            continue
+        owner = owners.get(node.meta.get("seq_nr", -1))
+        if owner is not None:
+            _inherit(node, owner)
+
+
+def _inherit(node: fx.Node, owner: fx.Node) -> None:
+    for own_key, forward_key in (
+        ("fwd_nn_module_stack", "nn_module_stack"),
+        ("fwd_source_fn_stack", "source_fn_stack"),
+    ):
+        if forward_key in owner.meta:
+            node.meta[own_key] = owner.meta[forward_key]
+    custom = owner.meta.get("custom")
+    if custom is None:
+        return
+    own = node.meta.get("custom")
+    if isinstance(custom, Mapping) and isinstance(own, Mapping):
+        node.meta["custom"] = {**own, **copy.deepcopy(custom)}
+    else:
+        node.meta["custom"] = copy.deepcopy(custom)
+
+
+def _all_nodes(joint_graph: fx.GraphModule) -> Iterator[fx.Node]:
+    """Yield the nodes of the graph and of every body inside it."""
+    for module in joint_graph.modules():
+        if isinstance(module, fx.GraphModule):
+            yield from module.graph.nodes

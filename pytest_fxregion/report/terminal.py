@@ -1,0 +1,95 @@
+"""The terminal summary: one row a run, and what was not run for want of a GPU.
+
+Comes in: the reports of all tests, from this process and from xdist's workers.  Goes out: lines.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pytest
+
+from pytest_fxregion.session import PROPERTY
+
+_COLUMNS = ("test", "regions fw/bw", "nodes", "saved", "grad acc", "worst error", "time")
+
+
+def write_summary(reporter: pytest.TerminalReporter, notes: Iterable[str]) -> None:
+    """Write the section of this plugin; nothing where there is nothing to say.
+
+    ``notes`` are lines about snapshots: written, unused, orphaned.
+    """
+    reports = [
+        report
+        for outcome in ("passed", "failed", "skipped", "xfailed", "xpassed")
+        for report in reporter.getreports(outcome)
+        if isinstance(report, pytest.TestReport)
+    ]
+    missing = not_run_for_want_of_a_gpu(reports)
+    lines = [*summary_table(reports), *([missing] if missing else []), *notes]
+    if lines:
+        reporter.section("fxregion", sep="-")
+        for line in lines:
+            reporter.write_line(line)
+
+
+def summary_table(reports: Iterable[pytest.TestReport]) -> list[str]:
+    """Return the lines of the table: a row for each run of each test that got as far as running."""
+    rows = [
+        _row(report, json.loads(str(value)))
+        for report in sorted(reports, key=lambda r: r.nodeid)
+        for name, value in report.user_properties
+        if name == PROPERTY and report.when == "call"
+    ]
+    return _aligned([_COLUMNS, *rows]) if rows else []
+
+
+def not_run_for_want_of_a_gpu(reports: Iterable[pytest.TestReport]) -> str | None:
+    """Return a line that counts the tests that need a GPU where none is."""
+    count = sum(
+        isinstance(report.longrepr, tuple) and "needs a GPU" in report.longrepr[2]
+        for report in reports
+    )
+    if not count:
+        return None
+    return f"{count} test{'s' if count > 1 else ''} not run for want of a GPU"
+
+
+def _row(report: pytest.TestReport, figures: dict[str, Any]) -> tuple[str, ...]:
+    name = report.nodeid if figures["name"] is None else f"{report.nodeid} ({figures['name']})"
+    graphs = f" in {figures['graphs']} graphs" if figures["graphs"] > 1 else ""
+    error = figures["worst_error"]
+    return (
+        name,
+        f"{figures['regions_forward']}/{figures['regions_backward']}{graphs}",
+        str(figures["nodes"]),
+        bytes_text(figures["saved_bytes"]),
+        str(figures["gradient_accumulations"]),
+        "not checked" if error is None else f"{error:.1e}",
+        f"{figures['seconds']:.1f} s",
+    )
+
+
+def bytes_text(count: int) -> str:
+    """Return a size as people read it: ``512 B``, ``8.0 KiB``."""
+    size = float(count)
+    for unit in ("B", "KiB", "MiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} GiB"
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return [
+        "  ".join(
+            [
+                row[0].ljust(widths[0]),
+                *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True)),
+            ]
+        )
+        for row in rows
+    ]

@@ -1,0 +1,250 @@
+"""What one pytest run is about: its options and its device.  The functions that the hooks call.
+
+Nothing here imports torch; the harness does, when the first fxregion test asks for it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_fxregion import device, torch_version
+from pytest_fxregion.collection import REASON, is_fxregion_test
+from pytest_fxregion.device import Device
+from pytest_fxregion.errors import CheckError, DeviceError, FxRegionError, OptionError
+from pytest_fxregion.options import Options, read_options
+
+if TYPE_CHECKING:
+    from syrupy.assertion import SnapshotAssertion
+
+    from pytest_fxregion.harness import FxRegion, SnapshotCheck
+    from pytest_fxregion.snapshots.document import Document
+
+PROPERTY = "fxregion"
+MARKER = (
+    "fxregion(device=None, gpu=False, dynamic=None, tolerance=None): settings of a test that uses "
+    "the fxregion fixture. device: run on this device whatever the option says; gpu: needs a real "
+    "GPU; dynamic: torch.compile's, for every run; tolerance: (rtol, atol) for its numerics check"
+)
+
+
+@dataclass(frozen=True)
+class Session:
+    """The options of a run and the device that they choose (None where fxregion is not active)."""
+
+    options: Options
+    device: Device | None
+
+
+@dataclass(frozen=True)
+class Marker:
+    """The settings of one test, from its ``fxregion`` marker."""
+
+    device: str | None = None
+    gpu: bool = False
+    dynamic: bool | None = None
+    tolerance: tuple[float, float] | None = None
+
+
+_SESSION = pytest.StashKey[Session]()
+_HARNESS = pytest.StashKey["FxRegion"]()
+
+
+def prepare(config: pytest.Config) -> None:
+    """Choose the device as early as can be, and load what must be there before torch is."""
+    with _usage_errors():
+        options = read_options(config, config.known_args_namespace)
+        chosen = device.choose(options) if options.active else None
+        if chosen is not None:
+            torch_version.require()
+            device.load(chosen)
+    config.stash[_SESSION] = Session(options, chosen)
+
+
+def configure(config: pytest.Config) -> None:
+    """Register the marker and, where active, tell the snapshot storage what it serves."""
+    config.addinivalue_line("markers", MARKER)
+    if _SESSION not in config.stash:  # the plugin was registered after the early hook
+        prepare(config)
+    current = of(config)
+    if current.device is None:
+        return
+    from pytest_fxregion.snapshots import session as snapshots
+
+    with _usage_errors():
+        snapshots.configure(
+            config,
+            snapshot_dir=current.options.snapshot_dir,
+            device=current.device.label,
+            variants=current.device.variants,
+            torch_version=torch_version.installed(),
+            record=current.options.record,
+            allow_ci_update=current.options.allow_ci_update,
+            artifacts=current.options.artifacts,
+            command_options=current.options.command,
+        )
+
+
+def of(config: pytest.Config) -> Session:
+    """Return the session of a run."""
+    return config.stash[_SESSION]
+
+
+def active(config: pytest.Config) -> bool:
+    """Whether fxregion tests run."""
+    return of(config).options.active
+
+
+def header(config: pytest.Config) -> list[str]:
+    """Return the lines of the run's header; none where fxregion is not active."""
+    current = of(config)
+    if current.device is None:
+        return []
+    folder = current.options.snapshot_dir
+    shown = (
+        folder.relative_to(config.rootpath) if folder.is_relative_to(config.rootpath) else folder
+    )
+    lines = [
+        f"fxregion: torch {torch_version.installed()}, device {current.device.label}, "
+        f"snapshots in {shown}"
+    ]
+    notes = (current.device.note, torch_version.newer_than_tested())
+    lines += [f"fxregion: {note}" for note in notes if note is not None]
+    return lines
+
+
+def mark_skips(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Skip every fxregion test where fxregion is not active, and GPU tests where no GPU is."""
+    current = of(config)
+    for item in items:
+        if not is_fxregion_test(item):
+            continue
+        if not current.options.active:
+            item.add_marker(pytest.mark.skip(reason=REASON))
+        elif marker(item).gpu and not current.options.gpu_required:
+            assert current.device is not None
+            if not current.device.is_gpu:
+                item.add_marker(pytest.mark.skip(reason=f"needs a GPU: {_why_no_gpu(current)}"))
+
+
+def marker(item: pytest.Item) -> Marker:
+    """Return the settings of a test; the closest marker wins, setting by setting.
+
+    Raises :class:`~pytest_fxregion.errors.OptionError` on a setting that is not one.
+    """
+    settings: dict[str, Any] = {}
+    for mark in item.iter_markers("fxregion"):
+        for name, value in mark.kwargs.items():
+            settings.setdefault(name, value)
+        unknown = sorted(set(mark.kwargs) - set(Marker.__dataclass_fields__))
+        if unknown or mark.args:
+            what = ", ".join(unknown) or "positional arguments"
+            raise OptionError(
+                f"{item.nodeid}: @pytest.mark.fxregion does not take {what}; it takes "
+                + ", ".join(Marker.__dataclass_fields__)
+            )
+    return Marker(**settings)
+
+
+@contextmanager
+def harness(request: pytest.FixtureRequest) -> Iterator[FxRegion]:
+    """Give a test its harness, its device in place."""
+    current = of(request.config)
+    with _test_failures():
+        settings = marker(request.node)
+        chosen = _device_of(request.node)
+        if settings.gpu and not chosen.is_gpu:
+            raise DeviceError(f"{request.node.nodeid} needs a GPU: {_why_no_gpu(current)}")
+
+    from pytest_fxregion.harness import FxRegion
+
+    with device.active(chosen):
+        made = FxRegion(
+            test=request.node.nodeid,
+            root=request.config.rootpath,
+            device=chosen,
+            stages=current.options.stages,
+            provenance=_provenance(chosen),
+            snapshot=_snapshot_check(snapshot_assertion(request)),
+            dynamic=settings.dynamic,
+            tolerance=settings.tolerance,
+        )
+        request.node.stash[_HARNESS] = made
+        yield made
+
+
+def snapshot_assertion(request: pytest.FixtureRequest) -> SnapshotAssertion:
+    """Return the syrupy fixture with our storage behind it."""
+    from pytest_fxregion.snapshots.session import make_snapshot
+
+    with _test_failures():
+        chosen = _device_of(request.node)
+        return make_snapshot(
+            request.getfixturevalue("snapshot"),
+            request,
+            provenance=_provenance(chosen),
+            variants=chosen.variants,
+        )
+
+
+def add_properties(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+    """Attach the figures of a test's runs to its report; they cross to xdist's controller there."""
+    if call.when == "call" and _HARNESS in item.stash:
+        for run in item.stash[_HARNESS].runs:
+            item.user_properties.append((PROPERTY, json.dumps(run.summary(), sort_keys=True)))
+
+
+def _device_of(item: pytest.Item) -> Device:
+    current = of(item.config)
+    asked = marker(item).device
+    if asked is not None:
+        return device.choose(replace(current.options, device=asked))
+    assert current.device is not None
+    return current.device
+
+
+def _snapshot_check(assertion: SnapshotAssertion) -> SnapshotCheck:
+    from pytest_fxregion.snapshots.assertion import compare
+
+    def check(document: Document, *, name: str | None) -> None:
+        __tracebackhide__ = True
+        comparison = compare(assertion, document, index=name)
+        if not comparison:
+            raise CheckError(comparison.text)
+
+    return check
+
+
+def _provenance(chosen: Device) -> str:
+    return f"torch {torch_version.installed()} | {chosen.label}"
+
+
+def _why_no_gpu(current: Session) -> str:
+    if current.device is not None and current.device.is_gpu:
+        return "the test runs on another device"
+    return (
+        device.why_no_gpu() or f"the tests run on {current.device.label if current.device else ''}"
+    )
+
+
+@contextmanager
+def _usage_errors() -> Iterator[None]:
+    """Show our errors as pytest shows a wrong command line: one line, no traceback."""
+    try:
+        yield
+    except FxRegionError as error:
+        raise pytest.UsageError(f"fxregion: {error}") from None
+
+
+@contextmanager
+def _test_failures() -> Iterator[None]:
+    """Show our errors as the failure of this test, without a traceback."""
+    try:
+        yield
+    except FxRegionError as error:
+        pytest.fail(str(error), pytrace=False)

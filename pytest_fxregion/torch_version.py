@@ -1,0 +1,44 @@
+"""Which torch is installed, and is it one we know?  Read from its metadata, not imported."""
+
+from __future__ import annotations
+
+from importlib import metadata
+
+from packaging.version import Version
+
+from pytest_fxregion.errors import FxRegionError
+
+OLDEST = Version("2.11")
+NEWEST_TESTED = Version("2.15")
+
+
+def installed() -> str:
+    """Return the version of the installed torch.  Raises FxRegionError if there is none."""
+    try:
+        return metadata.version("torch")
+    except metadata.PackageNotFoundError:
+        raise FxRegionError(
+            "--fxregion needs torch, which is not installed: pip install 'torch>=2.11'"
+        ) from None
+
+
+def require() -> None:
+    """Raise FxRegionError if torch is missing or too old."""
+    if _release(installed()) < OLDEST:
+        raise FxRegionError(
+            f"--fxregion needs torch {OLDEST} or newer, but {installed()} is installed: "
+            f"pip install 'torch>={OLDEST}'"
+        )
+
+
+def newer_than_tested() -> str | None:
+    """Return a line for the header if this torch is newer than every one we were tested with."""
+    if _release(installed()) <= NEWEST_TESTED:
+        return None
+    return f"torch {installed()} is newer than the newest tested, {NEWEST_TESTED}"
+
+
+def _release(version: str) -> Version:
+    """The minor release that a version belongs to, nightlies and local builds included."""
+    parsed = Version(version)
+    return Version(f"{parsed.major}.{parsed.minor}")
