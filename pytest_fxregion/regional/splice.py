@@ -1,8 +1,8 @@
 """Put compiled pieces back.  In: a graph, its plan, its pieces and what calls each; out: a graph.
 
-A region is one ``call_function`` node.  Its only result is the call's value itself; several are
-``getitem`` nodes that keep the names of the nodes whose values they are, so that the text of what
-uses them does not change.
+A region is one ``call_function`` node.  Its only result is the call itself, under the name and with
+the metadata of the node whose value it is; several are ``getitem`` nodes that keep those.  So the
+text of what uses them does not change.
 """
 
 from __future__ import annotations
@@ -55,11 +55,13 @@ def splice(
         piece, call, name = pieces[~step], calls[~step], names[~step]
         args = [new[node] for node in piece.operands]
         args += [_read_symbol(graph, source, new, read) for source in piece.symbols]
+        if len(piece.results) == 1:
+            (node,) = piece.results
+            new[node] = graph.create_node("call_function", call, tuple(args), {}, node.name)
+            new[node].meta = dict(node.meta)
+            continue
         called = graph.create_node("call_function", call, tuple(args), {}, name)
         called.meta = _call_metadata(piece)
-        if len(piece.results) == 1:
-            new[piece.results[0]] = called
-            continue
         for position, node in enumerate(piece.results):
             item = graph.create_node(
                 "call_function", operator.getitem, (called, position), {}, node.name
@@ -93,12 +95,13 @@ def _read_symbol(
 
 
 def _call_metadata(piece: Piece) -> dict[str, object]:
-    """A call has the values of its results, and the tags that all of its nodes share."""
-    vals = tuple(node.meta.get("val") for node in piece.results)
+    """A call of several results has their values, and the tags that all of its nodes share."""
     first = piece.nodes[0].meta
     shared = {
         key: first[key]
         for key in ("custom", "partitioner_tag", "autograd_backward")
         if key in first and all(node.meta.get(key) == first[key] for node in piece.nodes)
     }
-    return {"val": vals[0] if len(vals) == 1 else vals, **shared}
+    traces = [node.meta["stack_trace"] for node in piece.nodes if "stack_trace" in node.meta]
+    source = {"stack_trace": traces[0]} if traces else {}
+    return {"val": tuple(node.meta.get("val") for node in piece.results), **source, **shared}
