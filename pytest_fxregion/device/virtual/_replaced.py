@@ -1,0 +1,242 @@
+"""The private names of torch and Triton that the virtual device replaces, and their way back.
+
+The only module of this package, beside ``pytest_fxregion._torch``, that names private parts of
+torch.  Beside each stands why it is replaced; all are there in torch 2.11 to 2.15 unless said.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace, TracebackType
+from typing import Any, Self
+
+import torch
+import torch._dynamo.device_interface as device_interface
+import torch._dynamo.variables.ctx_manager as ctx_manager
+import torch._inductor.config as inductor_config
+import torch._inductor.runtime.triton_helpers as triton_helpers
+import torch._inductor.utils as inductor_utils
+import torch.utils._triton as utils_triton
+from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
+from torch._inductor.codecache import CacheBase
+from torch._inductor.codegen.wrapper import PythonWrapperCodegen
+from torch._inductor.runtime.hints import DeviceProperties as HintedProperties
+from torch._inductor.select_algorithm import AlgorithmSelectorCache
+from torch._subclasses import fake_tensor
+
+_MISSING: Any = object()
+
+
+class Replacements:
+    """Attributes that were set, each with what was there before; put back on exit, last first."""
+
+    def __init__(self) -> None:
+        self._before: list[tuple[Any, str, Any]] = []
+
+    def set(self, owner: Any, name: str, value: Any) -> None:
+        """Set ``owner.name``; a class's own raw attribute (staticmethod, property) is kept."""
+        before = type(owner) if name == "__class__" else vars(owner).get(name, _MISSING)
+        self._before.append((owner, name, before))
+        setattr(owner, name, value)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        while self._before:
+            owner, name, value = self._before.pop()
+            if value is _MISSING:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, value)
+
+
+def require_lazy_init() -> None:
+    """Let torch's Python parts ask for ``torch.cuda`` again at the next use of a CUDA device.
+
+    Once initialised, torch remembers that for good; outside, ``torch.zeros(1, device="cuda")`` has
+    to fail as it did before.  The function is torch's own (``torch/csrc/utils/device_lazy_init.h``)
+    and has no Python name.
+    """
+    cuda = 1
+    library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_python.so"))
+    name = "_ZN5torch5utils24set_requires_device_initEN3c1010DeviceTypeEb"
+    getattr(library, name)(ctypes.c_int8(cuda), ctypes.c_bool(True))
+
+
+def forget_device_answers() -> None:
+    """Drop what torch remembers about the device (``functools.cache``), on entry and on exit."""
+    for module in (utils_triton, inductor_utils):
+        for value in list(vars(module).values()):
+            clear = getattr(value, "cache_clear", None)
+            if clear is not None:
+                clear()
+    HintedProperties.create.cache_clear()
+    CacheBase.get_system.cache_clear()
+    CacheBase.get_local_cache_path.cache_clear()
+    fake_tensor.init_gpu_context.cache_clear()
+    # dynamo's table of handlers, by function object.
+    TorchInGraphFunctionVariable._get_handlers.cache_clear()
+    torch.cuda._check_bf16_tensor_supported.cache_clear()  # type: ignore[attr-defined]
+
+
+def torch_cuda(
+    replaced: Replacements,
+    answers: dict[str, Any],
+    properties: SimpleNamespace,
+    stream: type,
+    event: type,
+    refusing: Callable[[str], Any],
+) -> None:
+    """Replace what ``torch.cuda`` bound when it was imported from a build without CUDA."""
+    cuda = torch.cuda
+    # Bound at import from torch._C, or stand-ins for what it lacks.
+    replaced.set(cuda, "_get_device_properties", lambda index: properties)
+    replaced.set(cuda, "_exchange_device", answers["_cuda_exchangeDevice"])
+    replaced.set(cuda, "_maybe_exchange_device", answers["_cuda_maybeExchangeDevice"])
+    replaced.set(cuda, "_is_in_bad_fork", answers["_cuda_isInBadFork"])
+    for owner in (cuda, cuda.streams):
+        replaced.set(owner, "Stream", stream)
+        replaced.set(owner, "Event", event)
+    for owner in (cuda, cuda.graphs):
+        replaced.set(owner, "is_current_stream_capturing", lambda: False)
+    replaced.set(cuda, "CUDAGraph", refusing("CUDA graphs"))
+    replaced.set(cuda.graphs, "CUDAGraph", refusing("CUDA graphs"))
+    # `cudart()` is a module of the CUDA build; one function of it is used by torch itself.
+    replaced.set(
+        cuda,
+        "_cudart",
+        SimpleNamespace(
+            cudaMemGetInfo=lambda index: (properties.total_memory, properties.total_memory),
+            cudaError=SimpleNamespace(success=0),
+        ),
+    )
+    # The state of lazy initialisation: copies, so that the real one is as it was.
+    replaced.set(cuda, "_initialized", False)
+    replaced.set(cuda, "_cached_device_count", None)
+    replaced.set(cuda, "_queued_calls", list(cuda._queued_calls))
+    generator = torch.ops.fxregion_virtual.default_generator()
+    generator.manual_seed(torch.default_generator.initial_seed())
+    replaced.set(cuda, "default_generators", (generator,))
+
+
+def dynamo(
+    replaced: Replacements,
+    answers: dict[str, Any],
+    properties: SimpleNamespace,
+    stream: type,
+    event: type,
+) -> None:
+    """Replace what dynamo's device interface bound when it was imported."""
+    interface = device_interface.CudaInterface
+    replaced.set(interface, "get_raw_stream", staticmethod(answers["_cuda_getCurrentRawStream"]))
+    exchange = staticmethod(answers["_cuda_exchangeDevice"])
+    maybe_exchange = staticmethod(answers["_cuda_maybeExchangeDevice"])
+    replaced.set(interface, "exchange_device", exchange)
+    replaced.set(interface, "maybe_exchange_device", maybe_exchange)
+    replaced.set(interface, "Stream", stream)
+    replaced.set(interface, "Event", event)
+    variable = ctx_manager.CUDADeviceVariable
+    replaced.set(variable, "_exchange_fn", exchange)
+    replaced.set(variable, "_maybe_exchange_fn", maybe_exchange)
+    replaced.set(device_interface, "caching_worker_device_properties", {"cuda": [properties]})
+    replaced.set(device_interface, "caching_worker_current_devices", {})
+
+
+def inductor(replaced: Replacements) -> None:
+    """Replace what Inductor would do by measuring on, or driving, a real device."""
+    # The allocation that generated wrappers call; a CPU build has no such function.
+    replaced.set(
+        torch._C._dynamo.guards,
+        "_empty_strided_cuda",
+        lambda size, stride, dtype: torch.empty_strided(size, stride, dtype=dtype, device="cuda"),
+    )
+    replaced.set(triton_helpers, "set_driver_to_gpu", lambda: None)
+    replaced.set(PythonWrapperCodegen, "generate_and_run_autotune_block", lambda self: None)
+
+    # Of several candidates for one operator the first one wins, and nothing is timed.
+    def in_given_order(cls: Any, choices: Any, *args: Any, **kwargs: Any) -> Any:
+        return lambda options, **more: {c: float(i + 1) for i, c in enumerate(options)}
+
+    replaced.set(AlgorithmSelectorCache, "make_benchmark_fn", classmethod(in_given_order))
+    replaced.set(
+        AlgorithmSelectorCache, "make_precompile_fn", lambda self, *args, **kwargs: lambda: {}
+    )
+
+
+def inductor_settings() -> contextlib.AbstractContextManager[Any]:
+    """Settings of Inductor without which a device that cannot be timed is timed."""
+    settings = {
+        # Worker processes do not have the replacements.
+        "compile_threads": 1,
+        # Whether to pad a matmul is measured on the device; fixed here to "no".
+        "shape_padding": False,
+        "triton.cudagraphs": False,
+        "triton.autotune_at_compile_time": False,
+    }
+    return inductor_config.patch(settings)
+
+
+def triton_driver(
+    replaced: Replacements, properties: SimpleNamespace, cannot: Callable[[str], Any]
+) -> None:
+    """Put a driver in Triton's place for it that answers questions and launches nothing."""
+    from triton.backends.compiler import GPUTarget
+    from triton.runtime import driver
+
+    limits = {
+        "max_shared_mem": properties.shared_memory_per_block_optin,
+        "multiprocessor_count": properties.multi_processor_count,
+        "max_num_regs": properties.regs_per_multiprocessor,
+        "warpSize": properties.warp_size,
+        "sm_clock_rate": properties.clock_rate,
+        "mem_clock_rate": properties.memory_clock_rate,
+        "mem_bus_width": properties.memory_bus_width,
+    }
+
+    class VirtualDriver:
+        utils = SimpleNamespace(
+            get_device_properties=lambda index: limits,
+            load_binary=lambda *args: cannot("loading a cubin"),
+        )
+
+        @staticmethod
+        def is_active() -> bool:
+            return True
+
+        def get_current_target(self) -> Any:
+            return GPUTarget("cuda", properties.major * 10 + properties.minor, 32)
+
+        def get_active_torch_device(self) -> torch.device:
+            return torch.device("cuda", 0)
+
+        def get_current_device(self) -> int:
+            return 0
+
+        def set_current_device(self, index: int) -> None:
+            pass
+
+        def get_current_stream(self, index: int = 0) -> int:
+            return 0
+
+        def get_device_capability(self, index: int = 0) -> tuple[int, int]:
+            return (properties.major, properties.minor)
+
+        def get_device_interface(self) -> Any:
+            return torch.cuda
+
+        def get_benchmarker(self) -> Any:
+            return cannot("timing a kernel")
+
+        def get_empty_cache_for_benchmark(self) -> Any:
+            return cannot("timing a kernel")
+
+    replaced.set(driver, "_active", VirtualDriver())

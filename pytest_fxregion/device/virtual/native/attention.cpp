@@ -1,0 +1,2 @@
+#include "device.h"
+namespace fxregion { void install_attention() {} }

@@ -1,0 +1,438 @@
+// The device itself: guard, streams, hooks, memory and generator, all over host memory.
+#include "device.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Utils.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/detail/CUDAHooksInterface.h>
+#include <c10/core/CPUAllocator.h>
+#include <c10/core/DeviceCapability.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+
+#include <atomic>
+#include <cstring>
+#include <mutex>
+#include <unordered_set>
+
+namespace fxregion {
+namespace {
+
+std::atomic<bool> is_active{false};
+std::atomic<int> capability_major{9};
+std::atomic<int> capability_minor{0};
+
+void check_index(c10::Device device) {
+  TORCH_CHECK(
+      device.index() <= 0,
+      "CUDA error: invalid device ordinal (the virtual device is cuda:0 alone, asked for ",
+      device,
+      ")");
+}
+
+// ---- streams: names only.  Work is done when it is submitted, so every order is kept. ----------
+
+thread_local c10::StreamId current_stream = 0;
+std::atomic<c10::StreamId> next_stream{1};
+
+c10::Stream stream_of(c10::StreamId id) {
+  return c10::Stream(c10::Stream::UNSAFE, kDevice, id);
+}
+
+struct VirtualGuard final : c10::impl::DeviceGuardImplInterface {
+  c10::DeviceType type() const override {
+    return c10::DeviceType::CUDA;
+  }
+  c10::Device getDevice() const override {
+    return kDevice;
+  }
+  c10::Device exchangeDevice(c10::Device device) const override {
+    check_index(device);
+    return kDevice;
+  }
+  void setDevice(c10::Device device) const override {
+    check_index(device);
+  }
+  void uncheckedSetDevice(c10::Device) const noexcept override {}
+  // One even while inactive: the autograd engine makes its device threads once, at the first
+  // backward of the process, from this number.
+  c10::DeviceIndex deviceCount() const noexcept override {
+    return 1;
+  }
+  c10::DeviceCapability getDeviceCapability(c10::Device) const override {
+    return c10::DeviceCapability();
+  }
+  c10::Stream getStream(c10::Device) const override {
+    return stream_of(current_stream);
+  }
+  c10::Stream getDefaultStream(c10::Device) const override {
+    return stream_of(0);
+  }
+  c10::Stream getStreamFromGlobalPool(c10::Device, bool) const override {
+    return stream_of(next_stream++);
+  }
+  c10::Stream getNewStream(c10::Device, int) const override {
+    return stream_of(next_stream++);
+  }
+  c10::Stream exchangeStream(c10::Stream stream) const override {
+    auto previous = stream_of(current_stream);
+    current_stream = stream.id();
+    return previous;
+  }
+  void record(void** event, const c10::Stream&, const c10::DeviceIndex, const c10::EventFlag)
+      const override {
+    // Any non-null value says "recorded".
+    *event = const_cast<std::atomic<bool>*>(&is_active);
+  }
+  void block(void*, const c10::Stream&) const override {}
+  bool queryEvent(void*) const override {
+    return true;
+  }
+  bool queryStream(const c10::Stream&) const override {
+    return true;
+  }
+  void synchronizeStream(const c10::Stream&) const override {}
+  void synchronizeEvent(void*) const override {}
+  void synchronizeDevice(const c10::DeviceIndex) const override {}
+  double elapsedTime(void*, void*, const c10::DeviceIndex) const override {
+    TORCH_CHECK(
+        false,
+        "the virtual CUDA device has no time: elapsed_time needs a GPU (--fxregion-device=cuda)");
+  }
+};
+
+// ---- memory ------------------------------------------------------------------------------------
+
+struct HostAllocator final : c10::Allocator {
+  c10::DataPtr allocate(size_t bytes) override {
+    auto* cpu = c10::GetCPUAllocator();
+    auto owned = cpu->allocate(bytes);
+    auto* data = owned.get();
+    auto deleter = owned.get_deleter();
+    return {data, owned.release_context(), deleter, kDevice};
+  }
+  c10::DeleterFnPtr raw_deleter() const override {
+    return c10::GetCPUAllocator()->raw_deleter();
+  }
+  void copy_data(void* to, const void* from, std::size_t bytes) const override {
+    default_copy_data(to, from, bytes);
+  }
+};
+
+// Pinned memory is host memory that remembers being asked for.
+class PinnedAllocator final : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(size_t bytes) override {
+    auto owned = c10::GetCPUAllocator()->allocate(bytes);
+    auto* data = owned.get();
+    auto* block = new Block{data, std::move(owned)};
+    {
+      std::lock_guard<std::mutex> lock(mutex());
+      starts().insert(data);
+    }
+    return {data, block, &free_block, c10::Device(c10::kCPU)};
+  }
+  c10::DeleterFnPtr raw_deleter() const override {
+    return nullptr;
+  }
+  void copy_data(void* to, const void* from, std::size_t bytes) const override {
+    default_copy_data(to, from, bytes);
+  }
+  static bool owns(const void* data) {
+    std::lock_guard<std::mutex> lock(mutex());
+    return starts().count(data) != 0;
+  }
+
+ private:
+  struct Block {
+    void* data;
+    c10::DataPtr memory;
+  };
+  // Never destroyed: blocks may be freed while the process ends.
+  static std::mutex& mutex() {
+    static auto* value = new std::mutex;
+    return *value;
+  }
+  static std::unordered_set<const void*>& starts() {
+    static auto* value = new std::unordered_set<const void*>;
+    return *value;
+  }
+  static void free_block(void* context) {
+    auto* block = static_cast<Block*>(context);
+    {
+      std::lock_guard<std::mutex> lock(mutex());
+      starts().erase(block->data);
+    }
+    delete block;
+  }
+};
+
+HostAllocator host_allocator;
+PinnedAllocator pinned_allocator;
+
+// ---- hooks -------------------------------------------------------------------------------------
+
+VirtualGuard* guard() {
+  // Leaked on purpose: the registry does not own it and may be used until the process ends.
+  static auto* value = new VirtualGuard;
+  return value;
+}
+
+} // namespace
+
+bool active() {
+  return is_active;
+}
+
+Capability capability() {
+  return {capability_major, capability_minor};
+}
+
+c10::Allocator* allocator() {
+  return &host_allocator;
+}
+
+// ---- generator ---------------------------------------------------------------------------------
+
+VirtualGenerator::VirtualGenerator(c10::intrusive_ptr<GeneratorState> state)
+    : c10::GeneratorImpl(kDevice, c10::DispatchKeySet(c10::DispatchKey::CUDA)),
+      state_(std::move(state)) {}
+
+void VirtualGenerator::set_current_seed(uint64_t seed) {
+  state_->seed = seed;
+  state_->offset = 0;
+}
+void VirtualGenerator::set_offset(uint64_t offset) {
+  state_->offset = offset;
+}
+uint64_t VirtualGenerator::get_offset() const {
+  return state_->offset;
+}
+uint64_t VirtualGenerator::current_seed() const {
+  return state_->seed;
+}
+uint64_t VirtualGenerator::seed() {
+  auto value = c10::detail::getNonDeterministicRandom(true);
+  set_current_seed(value);
+  return value;
+}
+
+void VirtualGenerator::set_state(const c10::TensorImpl& new_state) {
+  at::detail::check_rng_state(new_state);
+  TORCH_CHECK(
+      new_state.numel() == 16 || new_state.numel() == 8, "RNG state is wrong size: a CUDA generator's is 16 bytes");
+  const auto* bytes = new_state.data_dtype_initialized<uint8_t>();
+  uint64_t seed = 0;
+  uint64_t offset = 0;
+  std::memcpy(&seed, bytes, 8);
+  if (new_state.numel() == 16) {
+    std::memcpy(&offset, bytes + 8, 8);
+  }
+  state_->seed = seed;
+  state_->offset = offset;
+}
+
+c10::intrusive_ptr<c10::TensorImpl> VirtualGenerator::get_state() const {
+  auto tensor = at::detail::empty_cpu(
+      {16}, at::ScalarType::Byte, std::nullopt, std::nullopt, std::nullopt, std::nullopt);
+  auto* bytes = tensor.mutable_data_ptr<uint8_t>();
+  std::memcpy(bytes, &state_->seed, 8);
+  std::memcpy(bytes + 8, &state_->offset, 8);
+  return tensor.getIntrusivePtr();
+}
+
+void VirtualGenerator::graphsafe_set_state(
+    const c10::intrusive_ptr<c10::GeneratorImpl>& new_state) {
+  auto* other = dynamic_cast<VirtualGenerator*>(new_state.get());
+  TORCH_CHECK(other != nullptr, "graphsafe_set_state takes a generator of the same device");
+  state_ = other->state_;
+}
+
+c10::intrusive_ptr<c10::GeneratorImpl> VirtualGenerator::graphsafe_get_state() const {
+  return c10::make_intrusive<VirtualGenerator>(state_);
+}
+
+VirtualGenerator* VirtualGenerator::clone_impl() const {
+  auto state = c10::make_intrusive<GeneratorState>();
+  state->seed = state_->seed;
+  state->offset = state_->offset;
+  return new VirtualGenerator(std::move(state));
+}
+
+std::pair<uint64_t, uint64_t> VirtualGenerator::advance() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  auto before = std::make_pair(state_->seed, state_->offset);
+  // CUDA moves on in fours (one philox counter); how many an operator takes depends on the launch.
+  state_->offset += 4;
+  return before;
+}
+
+const at::Generator& default_generator() {
+  static auto* value = new at::Generator(
+      at::make_generator<VirtualGenerator>(c10::make_intrusive<GeneratorState>()));
+  return *value;
+}
+
+namespace {
+// Finaliser of SplitMix64 (Steele, Lea, Flood 2014): neighbouring inputs give unrelated outputs.
+uint64_t mix(uint64_t x) {
+  x += 0x9e3779b97f4a7c15ull;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
+  return x ^ (x >> 31);
+}
+} // namespace
+
+at::Generator host_generator(uint64_t seed, uint64_t offset) {
+  return at::detail::createCPUGenerator(mix(mix(seed) + offset));
+}
+
+at::Generator next_host_generator(const std::optional<at::Generator>& generator) {
+  const auto& chosen =
+      generator.has_value() && generator->defined() ? *generator : default_generator();
+  auto* own = dynamic_cast<VirtualGenerator*>(chosen.unsafeGetGeneratorImpl());
+  TORCH_CHECK(
+      own != nullptr,
+      "Expected a 'cuda' device type for generator but found '",
+      chosen.device().type(),
+      "'");
+  auto [seed, offset] = own->advance();
+  return host_generator(seed, offset);
+}
+
+void install_device() {
+  c10::impl::device_guard_impl_registry[static_cast<size_t>(c10::DeviceType::CUDA)].store(guard());
+  c10::SetAllocator(c10::DeviceType::CUDA, &host_allocator, 255);
+}
+
+} // namespace fxregion
+
+// ATen looks the hooks up by this class name, in this namespace.
+namespace at {
+
+struct CUDAHooks final : CUDAHooksInterface {
+  explicit CUDAHooks(CUDAHooksArgs) {}
+  bool hasCUDA() const override {
+    return fxregion::active();
+  }
+  bool isBuilt() const override {
+    return fxregion::active();
+  }
+  bool isAvailable() const override {
+    return fxregion::active();
+  }
+  void init() const override {}
+  bool hasPrimaryContext(DeviceIndex) const override {
+    return fxregion::active();
+  }
+  DeviceIndex current_device() const override {
+    return 0;
+  }
+  DeviceIndex getCurrentDevice() const override {
+    return 0;
+  }
+  void setCurrentDevice(DeviceIndex index) const override {
+    fxregion::check_index(Device(c10::kCUDA, index));
+  }
+  DeviceIndex exchangeDevice(DeviceIndex index) const override {
+    fxregion::check_index(Device(c10::kCUDA, index));
+    return 0;
+  }
+  DeviceIndex maybeExchangeDevice(DeviceIndex) const override {
+    return 0;
+  }
+  int getNumGPUs() const override {
+    return fxregion::active() ? 1 : 0;
+  }
+  DeviceIndex deviceCount() const override {
+    return fxregion::active() ? 1 : 0;
+  }
+  void deviceSynchronize(DeviceIndex) const override {}
+  Device getDeviceFromPtr(void*) const override {
+    return fxregion::kDevice;
+  }
+  bool isPinnedPtr(const void* data) const override {
+    return fxregion::PinnedAllocator::owns(data);
+  }
+  Allocator* getPinnedMemoryAllocator() const override {
+    return &fxregion::pinned_allocator;
+  }
+  Allocator* getCUDADeviceAllocator() const override {
+    return fxregion::allocator();
+  }
+  const Generator& getDefaultGenerator(DeviceIndex) const override {
+    return fxregion::default_generator();
+  }
+  Generator getNewGenerator(DeviceIndex) const override {
+    return at::make_generator<fxregion::VirtualGenerator>(
+        c10::make_intrusive<fxregion::GeneratorState>());
+  }
+  // cuDNN is there, as in every CUDA wheel: it decides which operators stand in the graph
+  // (cudnn_batch_norm) and the memory format of convolutions.
+  bool hasCuDNN() const override {
+    return fxregion::active();
+  }
+  bool compiledWithCuDNN() const override {
+    return fxregion::active();
+  }
+  bool supportsDilatedConvolutionWithCuDNN() const override {
+    return true;
+  }
+  bool supportsDepthwiseConvolutionWithCuDNN() const override {
+    return true;
+  }
+  bool supportsBFloat16ConvolutionWithCuDNNv8() const override {
+    return true;
+  }
+  bool supportsBFloat16RNNWithCuDNN() const override {
+    return true;
+  }
+  long versionCuDNN() const override {
+    return 91600;
+  }
+  long versionRuntimeCuDNN() const override {
+    return 91600;
+  }
+  double batchnormMinEpsilonCuDNN() const override {
+    return 0.0;
+  }
+  bool hasCuBLASLt() const override {
+    return fxregion::active();
+  }
+  bool hasCuSOLVER() const override {
+    return fxregion::active();
+  }
+};
+
+// The CUDA build's own hooks, if there are any, register later and with lower priority.
+C10_REGISTER_CLASS_WITH_PRIORITY(CUDAHooksRegistry, CUDAHooks, c10::REGISTRY_PREFERRED, CUDAHooks)
+
+} // namespace at
+
+#define FXREGION_EXPORT __attribute__((visibility("default")))
+
+extern "C" {
+
+// Null, or what went wrong; the text lives as long as the process.
+FXREGION_EXPORT const char* fxregion_virtual_install() {
+  static std::string message;
+  try {
+    fxregion::install_device();
+    fxregion::install_operators();
+    fxregion::install_attention();
+    return nullptr;
+  } catch (const std::exception& error) {
+    message = error.what();
+    return message.c_str();
+  }
+}
+
+FXREGION_EXPORT void fxregion_virtual_activate(int major, int minor) {
+  fxregion::capability_major = major;
+  fxregion::capability_minor = minor;
+  fxregion::is_active = true;
+}
+
+FXREGION_EXPORT void fxregion_virtual_deactivate() {
+  fxregion::is_active = false;
+}
+}

@@ -1,0 +1,70 @@
+// What the three parts of the library share: the device, whether it is in use, its generator.
+#pragma once
+
+#include <ATen/core/Generator.h>
+#include <c10/core/Allocator.h>
+#include <c10/core/Device.h>
+#include <c10/core/GeneratorImpl.h>
+
+namespace fxregion {
+
+// One device, always index 0; every process (each xdist worker) has its own.
+inline const c10::Device kDevice{c10::DeviceType::CUDA, 0};
+
+// True inside `activate(arch)`.  Outside, the hooks answer that there is no device; tensors made
+// inside stay usable.
+bool active();
+
+// Compute capability of the named architecture, for the choices that ATen makes by it.
+struct Capability {
+  int major;
+  int minor;
+};
+Capability capability();
+
+c10::Allocator* allocator();
+
+// A CUDA generator's state is a seed and an offset; clones made by `graphsafe_get_state` share it.
+struct GeneratorState final : c10::intrusive_ptr_target {
+  uint64_t seed = c10::default_rng_seed_val;
+  uint64_t offset = 0;
+};
+
+class VirtualGenerator final : public c10::GeneratorImpl {
+ public:
+  explicit VirtualGenerator(c10::intrusive_ptr<GeneratorState> state);
+
+  void set_current_seed(uint64_t seed) override;
+  void set_offset(uint64_t offset) override;
+  uint64_t get_offset() const override;
+  uint64_t current_seed() const override;
+  uint64_t seed() override;
+  void set_state(const c10::TensorImpl& new_state) override;
+  c10::intrusive_ptr<c10::TensorImpl> get_state() const override;
+  void graphsafe_set_state(const c10::intrusive_ptr<c10::GeneratorImpl>& new_state) override;
+  c10::intrusive_ptr<c10::GeneratorImpl> graphsafe_get_state() const override;
+
+  static c10::DeviceType device_type() {
+    return c10::DeviceType::CUDA;
+  }
+
+  // The (seed, offset) that the next random operator uses; moves the offset on.
+  std::pair<uint64_t, uint64_t> advance();
+
+ private:
+  VirtualGenerator* clone_impl() const override;
+  c10::intrusive_ptr<GeneratorState> state_;
+};
+
+const at::Generator& default_generator();
+
+// A CPU generator whose stream is a function of (seed, offset) alone.
+at::Generator host_generator(uint64_t seed, uint64_t offset);
+at::Generator next_host_generator(const std::optional<at::Generator>& generator);
+
+// Registration that a CUDA build's own libraries would undo when they load, done after them.
+void install_device();
+void install_operators();
+void install_attention();
+
+} // namespace fxregion

@@ -1,0 +1,418 @@
+// The operators: one boxed kernel that runs any of them on the CPU, and those that need their own.
+#include "device.h"
+#include "host_call.h"
+
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/native/ConvUtils.h>
+#include <ATen/native/RNN.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/library.h>
+
+#include <unordered_set>
+
+namespace fxregion {
+namespace {
+
+using torch::jit::Stack;
+
+// Operators of which a real device takes CPU tensors of any size among its arguments.
+bool takes_cpu_tensors(const std::string& name) {
+  static const auto* names = new std::unordered_set<std::string>{
+      "aten::copy_", "aten::_copy_from", "aten::_copy_from_and_resize", "aten::index",
+      "aten::index.out", "aten::index_put", "aten::index_put_", "aten::_index_put_impl_",
+      "aten::_unsafe_index", "aten::_unsafe_index_put", "aten::set_", "aten::_ctc_loss",
+      "aten::_ctc_loss_backward", "aten::_cudnn_ctc_loss", "aten::_use_cudnn_ctc_loss",
+      "aten::_pack_padded_sequence", "aten::_fused_adam_", "aten::_fused_adamw_",
+      "aten::_fused_sgd_", "aten::_fused_adagrad_", "aten::record_stream", "aten::is_set_to",
+      "aten::_foreach_copy_", "aten::copy", "aten::_foreach_copy", "aten::resize_as_",
+      "aten::histogramdd", "aten::_histogramdd_from_bin_cts",
+      "aten::_histogramdd_from_bin_tensors", "aten::unfold_backward"};
+  return names->count(name) != 0;
+}
+
+void check_one_device(const c10::OperatorHandle& op, const c10::IValue* arguments, size_t count) {
+  std::optional<c10::Device> stray;
+  bool on_device = false;
+  auto look = [&](const at::Tensor& tensor) {
+    if (!tensor.defined()) {
+      return;
+    }
+    if (tensor.is_cuda()) {
+      on_device = true;
+    } else if (tensor.is_cpu() && tensor.dim() > 0) {
+      stray = tensor.device();
+    }
+  };
+  for (size_t i = 0; i < count; i++) {
+    if (arguments[i].isTensor()) {
+      look(arguments[i].toTensor());
+    } else if (arguments[i].isTensorList()) {
+      for (const auto& tensor : arguments[i].toTensorVector()) {
+        look(tensor);
+      }
+    }
+  }
+  if (on_device && stray.has_value()) {
+    TORCH_CHECK(
+        takes_cpu_tensors(op.schema().name()),
+        "Expected all tensors to be on the same device, but found at least two devices, ",
+        kDevice, " and ", *stray, "! (when checking arguments of ", op.schema().name(), ")");
+  }
+}
+
+// For random operators that take no generator: the process's CPU generator becomes the device's
+// for the length of the call.
+class DefaultGeneratorGuard {
+ public:
+  explicit DefaultGeneratorGuard(const at::Generator& source)
+      : generator_(at::get_generator_or_default<at::CPUGeneratorImpl>(
+            std::nullopt, at::detail::getDefaultCPUGenerator())) {
+    std::lock_guard<std::mutex> lock(generator_->mutex_);
+    saved_ = generator_->clone();
+    take(*source.get<at::CPUGeneratorImpl>());
+  }
+  ~DefaultGeneratorGuard() {
+    std::lock_guard<std::mutex> lock(generator_->mutex_);
+    take(*saved_);
+  }
+  DefaultGeneratorGuard(const DefaultGeneratorGuard&) = delete;
+  DefaultGeneratorGuard& operator=(const DefaultGeneratorGuard&) = delete;
+
+ private:
+  void take(at::CPUGeneratorImpl& other) {
+    generator_->set_engine(other.engine());
+    generator_->set_next_float_normal_sample(other.next_float_normal_sample());
+    generator_->set_next_double_normal_sample(other.next_double_normal_sample());
+  }
+  at::CPUGeneratorImpl* generator_;
+  std::shared_ptr<at::CPUGeneratorImpl> saved_;
+};
+
+bool takes_generator(const c10::Argument& argument) {
+  const auto* type = argument.type().get();
+  if (const auto optional = argument.type()->cast<c10::OptionalType>()) {
+    type = optional->getElementType().get();
+  }
+  return type->kind() == c10::TypeKind::GeneratorType;
+}
+
+// Below autograd, and without the CPU's autocast: what runs here is one device kernel.
+void call_on_cpu(const c10::OperatorHandle& op, Stack* stack) {
+  at::AutoDispatchBelowADInplaceOrView below_autograd;
+  c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::DispatchKey::AutocastCPU);
+  op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
+}
+
+void run_on_host(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
+  const auto& schema = op.schema();
+  const auto count = schema.arguments().size();
+  const auto first = stack->size() - count;
+  check_one_device(op, stack->data() + first, count);
+
+  HostCall call;
+  bool result_on_cpu = false;
+  for (size_t i = 0; i < count; i++) {
+    auto& value = (*stack)[first + i];
+    result_on_cpu |= value.isDevice() && value.toDevice().is_cpu();
+    value = call.to_host(value);
+  }
+
+  if (op.hasTag(at::Tag::nondeterministic_seeded)) {
+    std::optional<DefaultGeneratorGuard> guard;
+    bool given = false;
+    for (size_t i = 0; i < count; i++) {
+      if (takes_generator(schema.arguments()[i])) {
+        auto& value = (*stack)[first + i];
+        value = next_host_generator(value.toOptional<at::Generator>());
+        given = true;
+      }
+    }
+    if (!given) {
+      guard.emplace(next_host_generator(std::nullopt));
+    }
+    call_on_cpu(op, stack);
+  } else {
+    call_on_cpu(op, stack);
+  }
+
+  call.write_back();
+  if (result_on_cpu) {
+    return;
+  }
+  const auto results = schema.returns().size();
+  for (size_t i = stack->size() - results; i < stack->size(); i++) {
+    (*stack)[i] = call.to_device((*stack)[i]);
+  }
+}
+
+// ---- operators that have no CPU kernel, or whose choice of one looks at the device --------------
+
+at::Tensor on_host(const at::Tensor& tensor) {
+  return HostCall().to_host(tensor);
+}
+std::optional<at::Tensor> on_host(const std::optional<at::Tensor>& tensor) {
+  return tensor.has_value() ? std::make_optional(on_host(*tensor)) : std::nullopt;
+}
+at::Tensor on_device(const at::Tensor& tensor) {
+  return HostCall().to_device(tensor);
+}
+
+// The memory format is the one that cuDNN would give, which is what fake tensors say too.
+at::Tensor convolution(
+    const at::Tensor& input, const at::Tensor& weight, const std::optional<at::Tensor>& bias,
+    c10::SymIntArrayRef stride, c10::SymIntArrayRef padding, c10::SymIntArrayRef dilation,
+    bool transposed, c10::SymIntArrayRef output_padding, c10::SymInt groups) {
+  auto backend = at::native::select_conv_backend(
+      input, weight, bias, stride, padding, dilation, transposed, output_padding, groups,
+      std::nullopt);
+  auto format = at::native::_determine_backend_memory_format(input, weight, backend);
+  auto out = at::convolution_symint(
+      on_host(input), on_host(weight), on_host(bias), stride, padding, dilation, transposed,
+      output_padding, groups);
+  return on_device(out.dim() == input.dim() && (out.dim() == 4 || out.dim() == 5)
+                       ? out.contiguous(format)
+                       : out.contiguous());
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> cudnn_batch_norm(
+    const at::Tensor& input, const at::Tensor& weight, const std::optional<at::Tensor>& bias,
+    const std::optional<at::Tensor>& running_mean, const std::optional<at::Tensor>& running_var,
+    bool training, double momentum, double epsilon) {
+  auto [out, mean, invstd] = at::native_batch_norm(
+      on_host(input), on_host(weight), on_host(bias), on_host(running_mean), on_host(running_var),
+      training, momentum, epsilon);
+  auto reserve = at::empty({0}, at::TensorOptions(at::kByte));
+  return {on_device(out), on_device(mean), on_device(invstd), on_device(reserve)};
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> cudnn_batch_norm_backward(
+    const at::Tensor& input, const at::Tensor& grad, const at::Tensor& weight,
+    const std::optional<at::Tensor>& running_mean, const std::optional<at::Tensor>& running_var,
+    const std::optional<at::Tensor>& save_mean, const std::optional<at::Tensor>& save_var,
+    double epsilon, const at::Tensor&) {
+  auto [input_grad, weight_grad, bias_grad] = at::native_batch_norm_backward(
+      on_host(grad), on_host(input), on_host(weight), on_host(running_mean), on_host(running_var),
+      on_host(save_mean), on_host(save_var), true, epsilon, {true, true, true});
+  return {on_device(input_grad), on_device(weight_grad), on_device(bias_grad)};
+}
+
+// Gates in torch's order: input, forget, cell, output.
+std::tuple<at::Tensor, at::Tensor, at::Tensor> fused_lstm_cell(
+    const at::Tensor& input_gates, const at::Tensor& hidden_gates, const at::Tensor& cell,
+    const std::optional<at::Tensor>& input_bias, const std::optional<at::Tensor>& hidden_bias) {
+  auto gates = input_gates + hidden_gates;
+  if (input_bias.has_value() && input_bias->defined()) {
+    gates = gates + *input_bias;
+  }
+  if (hidden_bias.has_value() && hidden_bias->defined()) {
+    gates = gates + *hidden_bias;
+  }
+  auto parts = gates.chunk(4, 1);
+  auto in = parts[0].sigmoid();
+  auto forget = parts[1].sigmoid();
+  auto candidate = parts[2].tanh();
+  auto output = parts[3].sigmoid();
+  auto next_cell = forget * cell + in * candidate;
+  auto hidden = output * next_cell.tanh();
+  return {hidden, next_cell, at::cat({in, forget, candidate, output}, 1)};
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> fused_lstm_cell_backward(
+    const std::optional<at::Tensor>& hidden_grad, const std::optional<at::Tensor>& cell_grad,
+    const at::Tensor& cell, const at::Tensor& next_cell, const at::Tensor& workspace,
+    bool has_bias) {
+  auto parts = workspace.chunk(4, 1);
+  const auto &in = parts[0], &forget = parts[1], &candidate = parts[2], &output = parts[3];
+  auto or_zero = [&](const std::optional<at::Tensor>& grad) {
+    return grad.has_value() && grad->defined() ? *grad : at::zeros_like(next_cell);
+  };
+  auto squashed = next_cell.tanh();
+  auto dh = or_zero(hidden_grad);
+  auto dc = or_zero(cell_grad) + dh * output * (1 - squashed * squashed);
+  auto gates_grad = at::cat(
+      {dc * candidate * in * (1 - in), dc * cell * forget * (1 - forget),
+       dc * in * (1 - candidate * candidate), dh * squashed * output * (1 - output)},
+      1);
+  auto bias_grad = has_bias ? gates_grad.sum(0, false) : at::Tensor();
+  return {gates_grad, dc * forget, bias_grad};
+}
+
+// Gates in torch's order: reset, update, new.  The workspace keeps what the backward needs.
+std::tuple<at::Tensor, at::Tensor> fused_gru_cell(
+    const at::Tensor& input_gates, const at::Tensor& hidden_gates, const at::Tensor& hidden,
+    const std::optional<at::Tensor>& input_bias, const std::optional<at::Tensor>& hidden_bias) {
+  auto with = [](const at::Tensor& gates, const std::optional<at::Tensor>& bias) {
+    return bias.has_value() && bias->defined() ? gates + *bias : gates;
+  };
+  auto from_input = with(input_gates, input_bias).chunk(3, 1);
+  auto from_hidden = with(hidden_gates, hidden_bias).chunk(3, 1);
+  auto reset = (from_input[0] + from_hidden[0]).sigmoid();
+  auto update = (from_input[1] + from_hidden[1]).sigmoid();
+  auto fresh = (from_input[2] + reset * from_hidden[2]).tanh();
+  auto out = fresh + update * (hidden - fresh);
+  return {out, at::cat({reset, update, fresh, hidden, from_hidden[2]}, 1)};
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> fused_gru_cell_backward(
+    const at::Tensor& grad, const at::Tensor& workspace, bool has_bias) {
+  auto parts = workspace.chunk(5, 1);
+  const auto &reset = parts[0], &update = parts[1], &fresh = parts[2], &hidden = parts[3],
+             &hidden_new = parts[4];
+  auto d_update = grad * (hidden - fresh) * update * (1 - update);
+  auto d_fresh = grad * (1 - update) * (1 - fresh * fresh);
+  auto d_reset = d_fresh * hidden_new * reset * (1 - reset);
+  auto from_input = at::cat({d_reset, d_update, d_fresh}, 1);
+  auto from_hidden = at::cat({d_reset, d_update, d_fresh * reset}, 1);
+  auto sum = [&](const at::Tensor& t) { return has_bias ? t.sum(0, false) : at::Tensor(); };
+  return {from_input, from_hidden, grad * update, sum(from_input), sum(from_hidden)};
+}
+
+void record_stream(at::Tensor&, c10::Stream) {}
+
+// Dispatch of cuDNN's recurrent layers: the same function without cuDNN (cell by cell).
+class NoCudnn {
+ public:
+  NoCudnn() : before_(at::globalContext().userEnabledCuDNN()) {
+    at::globalContext().setUserEnabledCuDNN(false);
+  }
+  ~NoCudnn() {
+    at::globalContext().setUserEnabledCuDNN(before_);
+  }
+  NoCudnn(const NoCudnn&) = delete;
+  NoCudnn& operator=(const NoCudnn&) = delete;
+
+ private:
+  bool before_;
+};
+
+void lstm(
+    at::Tensor& out, at::Tensor& hidden, at::Tensor& cell, const at::Tensor& input,
+    at::TensorList state, at::TensorList weights, bool has_biases, int64_t layers, double dropout,
+    bool train, bool bidirectional, bool batch_first) {
+  NoCudnn guard;
+  std::tie(out, hidden, cell) = at::lstm(
+      input, state, weights, has_biases, layers, dropout, train, bidirectional, batch_first);
+}
+void lstm_packed(
+    at::Tensor& out, at::Tensor& hidden, at::Tensor& cell, const at::Tensor& data,
+    const at::Tensor& batch_sizes, at::TensorList state, at::TensorList weights, bool has_biases,
+    int64_t layers, double dropout, bool train, bool bidirectional) {
+  NoCudnn guard;
+  std::tie(out, hidden, cell) = at::lstm(
+      data, batch_sizes, state, weights, has_biases, layers, dropout, train, bidirectional);
+}
+
+#define FXREGION_RNN(name)                                                                        \
+  void name(                                                                                      \
+      at::Tensor& out, at::Tensor& hidden, const at::Tensor& input, const at::Tensor& state,      \
+      at::TensorList weights, bool has_biases, int64_t layers, double dropout, bool train,        \
+      bool bidirectional, bool batch_first) {                                                     \
+    NoCudnn guard;                                                                                \
+    std::tie(out, hidden) = at::name(                                                             \
+        input, state, weights, has_biases, layers, dropout, train, bidirectional, batch_first);   \
+  }                                                                                               \
+  void name##_packed(                                                                             \
+      at::Tensor& out, at::Tensor& hidden, const at::Tensor& data, const at::Tensor& batch_sizes, \
+      const at::Tensor& state, at::TensorList weights, bool has_biases, int64_t layers,           \
+      double dropout, bool train, bool bidirectional) {                                           \
+    NoCudnn guard;                                                                                \
+    std::tie(out, hidden) = at::name(                                                             \
+        data, batch_sizes, state, weights, has_biases, layers, dropout, train, bidirectional);    \
+  }
+
+FXREGION_RNN(gru)
+FXREGION_RNN(rnn_tanh)
+FXREGION_RNN(rnn_relu)
+#undef FXREGION_RNN
+
+at::Generator default_generator_for_python() {
+  return default_generator();
+}
+
+// Composite operators that ask a table of kernels by device; the table has no entry for CUDA in a
+// CPU build, so the whole operator goes to the CPU.
+constexpr const char* kWholeOnHost[] = {
+    "aten::copy_", "aten::_copy_from", "aten::convolution_backward"};
+
+void shadow_existing_kernels(std::vector<c10::RegistrationHandleRAII>& keep) {
+  // A CUDA build has kernels of its own; without a GPU none of them can run.
+  static const std::unordered_set<std::string> own{
+      "aten::convolution", "aten::cudnn_batch_norm", "aten::cudnn_batch_norm_backward",
+      "aten::_thnn_fused_lstm_cell", "aten::_thnn_fused_lstm_cell_backward_impl",
+      "aten::_thnn_fused_gru_cell", "aten::_thnn_fused_gru_cell_backward", "aten::record_stream"};
+  auto& dispatcher = c10::Dispatcher::singleton();
+  for (const auto& name : dispatcher.getAllOpNames()) {
+    if (name.name.rfind("aten::", 0) != 0 && name.name.rfind("prims::", 0) != 0) {
+      continue;
+    }
+    auto op = dispatcher.findOp(name);
+    if (!op.has_value() || !op->hasSchema() || own.count(name.name) != 0 ||
+        !op->hasKernelForDispatchKey(c10::DispatchKey::CUDA)) {
+      continue;
+    }
+    keep.push_back(dispatcher.registerImpl(
+        name, c10::DispatchKey::CUDA,
+        c10::KernelFunction::makeFromBoxedFunction<&run_on_host>(), {}, nullptr,
+        "the virtual CUDA device"));
+  }
+}
+
+struct Silence final : c10::WarningHandler {
+  void process(const c10::Warning&) override {}
+};
+
+} // namespace
+
+void install_operators() {
+  static bool done = false;
+  if (done) {
+    return;
+  }
+  done = true;
+  // Kept until the process ends: unregistering while Python's interpreter is gone is not safe.
+  static auto* keep = new std::vector<c10::RegistrationHandleRAII>;
+  // Replacing a kernel is what is meant; torch's warning about it would go to standard error.
+  Silence silence;
+  c10::WarningUtils::WarningHandlerGuard quiet(&silence);
+  shadow_existing_kernels(*keep);
+
+  static auto* any = new torch::Library(
+      torch::Library::IMPL, "_", c10::DispatchKey::CUDA, __FILE__, __LINE__);
+  any->fallback(torch::CppFunction::makeFromBoxedFunction<&run_on_host>());
+
+  static auto* aten = new torch::Library(
+      torch::Library::IMPL, "aten", c10::DispatchKey::CUDA, __FILE__, __LINE__);
+  auto& dispatcher = c10::Dispatcher::singleton();
+  for (const auto* name : kWholeOnHost) {
+    if (!dispatcher.findOp({name, ""})->hasKernelForDispatchKey(c10::DispatchKey::CUDA)) {
+      aten->impl(name, torch::CppFunction::makeFromBoxedFunction<&run_on_host>());
+    }
+  }
+  aten->impl("convolution", &convolution);
+  aten->impl("cudnn_batch_norm", &cudnn_batch_norm);
+  aten->impl("cudnn_batch_norm_backward", &cudnn_batch_norm_backward);
+  aten->impl("_thnn_fused_lstm_cell", &fused_lstm_cell);
+  aten->impl("_thnn_fused_lstm_cell_backward_impl", &fused_lstm_cell_backward);
+  aten->impl("_thnn_fused_gru_cell", &fused_gru_cell);
+  aten->impl("_thnn_fused_gru_cell_backward", &fused_gru_cell_backward);
+  aten->impl("record_stream", &record_stream);
+
+  static auto* own = new torch::Library(
+      torch::Library::DEF, "fxregion_virtual", std::nullopt, __FILE__, __LINE__);
+  own->def("default_generator() -> Generator?", &default_generator_for_python);
+
+  using namespace at::native;
+  lstm_cudnn_stub.set_cuda_dispatch_ptr(&lstm);
+  lstm_packed_cudnn_stub.set_cuda_dispatch_ptr(&lstm_packed);
+  gru_cudnn_stub.set_cuda_dispatch_ptr(&gru);
+  gru_packed_cudnn_stub.set_cuda_dispatch_ptr(&gru_packed);
+  rnn_tanh_cudnn_stub.set_cuda_dispatch_ptr(&rnn_tanh);
+  rnn_tanh_packed_cudnn_stub.set_cuda_dispatch_ptr(&rnn_tanh_packed);
+  rnn_relu_cudnn_stub.set_cuda_dispatch_ptr(&rnn_relu);
+  rnn_relu_packed_cudnn_stub.set_cuda_dispatch_ptr(&rnn_relu_packed);
+}
+
+} // namespace fxregion
