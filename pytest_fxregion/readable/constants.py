@@ -24,7 +24,7 @@ def tensor_constant_text(tensor: torch.Tensor) -> str:
     strides, device or byte order.
 
     >>> tensor_constant_text(torch.zeros(2))
-    'f32[2][1]cpu sha256:e93a8b8a1ba9'
+    'f32[2][1]cpu sha256:703ffecb2179'
     """
     content = _content_hash(tensor)
     return tensor_text(tensor) + (f" sha256:{content}" if content else "")

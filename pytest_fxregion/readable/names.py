@@ -15,8 +15,16 @@ from pytest_fxregion.readable.values import qualified_name
 _NOT_IN_NAMES = re.compile(r"[^0-9a-zA-Z_]+")
 _NUMBERED = re.compile(r"^(.*?)_\d+$")
 
-# The globals that every generated graph module has.
+# Objects of torch that are not found where they say.
+_ELSEWHERE = {
+    "torch.segment_reduce": "torch._segment_reduce",
+    "torch.nn.functional._ScalingType": "torch.nn.functional.ScalingType",
+    "torch.nn.functional._SwizzleType": "torch.nn.functional.SwizzleType",
+}
+
+# The globals that every generated graph module has; of two of them the object can be an argument.
 _GRAPH_GLOBALS = frozenset({"inf", "nan", "NoneType", "torch", "device", "fx_pytree", "pytree"})
+_GRAPH_TYPES = {type(None): "NoneType", torch.device: "device"}
 _TAKEN = _GRAPH_GLOBALS | frozenset(keyword.kwlist) | frozenset(vars(builtins))
 
 
@@ -51,7 +59,7 @@ class Names:
 
     def __init__(self) -> None:
         self.of_node: dict[fx.Node, str] = {}
-        self._of_object: dict[int, str] = {}
+        self._of_object: dict[int, str] = {id(kind): name for kind, name in _GRAPH_TYPES.items()}
         self._used: set[str] = set(_GRAPH_GLOBALS)
 
     def add_node(self, node: fx.Node) -> str:
@@ -106,7 +114,8 @@ def path_of_callable(target: Any) -> str:
     # Operators say that they live in the private module that makes them.
     if module == "torch._ops" or module.startswith("torch._ops."):
         module = "torch.ops" + module.removeprefix("torch._ops")
-    return f"{module}.{name}"
+    path = f"{module}.{name}"
+    return _ELSEWHERE.get(path, path)
 
 
 def _is_public_in_torch(value: Any) -> bool:

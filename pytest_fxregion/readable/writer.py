@@ -130,7 +130,9 @@ class _Function:
             else:
                 self._write_node(node, name, freed.get(node, []))
         head = self._signature()
-        body = self._body or ["pass"]
+        body = self._body
+        if all(line.startswith("#") for line in body):
+            body.append("pass")
         return [*self._wrapped_functions(), *head, *_indented(body)]
 
     def _wrapped_functions(self) -> list[str]:
