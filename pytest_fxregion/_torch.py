@@ -104,7 +104,7 @@ import torch.fx.traceback
 from torch import _C
 
 # Dynamo's way of saying "trace again, otherwise": must pass through a compiler untouched.
-from torch._dynamo.exc import TorchDynamoException as TorchDynamoException
+from torch._dynamo.exc import RestartAnalysis as RestartAnalysis
 
 # Finds the tracing context of the compile in progress, and sets one where there is none.
 from torch._guards import TracingContext, tracing
@@ -278,3 +278,87 @@ def triton_constant_args(index: object) -> dict[str, Any]:
     if not isinstance(index, int):
         return {}
     return kernel_side_table.constant_args.get(index, {})
+
+
+def is_plain_tensor(value: torch.Tensor) -> bool:
+    """Whether a (fake) tensor is strided and of no subclass with a behaviour of its own."""
+    plain = type(value) in (FakeTensor, torch.Tensor, torch.nn.Parameter)
+    return plain and value.layout is torch.strided
+
+
+def ambient_compile_state() -> tuple[object, ...]:
+    """What a compile depends on besides its graph: modes, defaults, and the compilers' options."""
+    from torch._functorch import config as functorch_config
+    from torch._inductor import config as inductor_config
+
+    device_types = ("cpu", "cuda")
+    return (
+        torch.is_grad_enabled(),
+        torch.is_inference_mode_enabled(),
+        tuple((torch.is_autocast_enabled(t), torch.get_autocast_dtype(t)) for t in device_types),
+        torch.get_default_dtype(),
+        torch.are_deterministic_algorithms_enabled(),
+        torch.is_deterministic_algorithms_warn_only_enabled(),
+        torch.get_num_threads(),
+        torch.get_float32_matmul_precision(),
+        torch.backends.cuda.matmul.allow_tf32,
+        torch.backends.cudnn.allow_tf32,
+        torch.backends.mkldnn.enabled,
+        torch.utils.deterministic.fill_uninitialized_memory,
+        inductor_config.get_hash(),
+        functorch_config.get_hash(),
+    )
+
+
+def forget_on_reset(owner: Any) -> None:
+    """Have ``owner.reset()`` called, once, by the next ``torch._dynamo.reset()``."""
+    from torch._dynamo.eval_frame import cached_backends
+
+    cached_backends.setdefault(id(owner), owner)
+
+
+def is_functorch_active() -> bool:
+    """Whether code runs under vmap, grad or another functorch transform."""
+    return _C._functorch.peek_interpreter_stack() is not None
+
+
+def is_autocast_active() -> bool:
+    """Whether any device's autocast would change what operators compute."""
+    return _C._is_any_autocast_enabled()
+
+
+# The wrappers between an artifact and its compiled graph that do nothing for a graph without
+# autograd, mutated inputs or aliased outputs (2.13).  Any other wrapper is kept.
+_TRANSPARENT_WRAPPERS = (
+    "DisableContext.__call__.<locals>._fn",
+    "aot_module_simplified.<locals>.forward",
+    "_create_runtime_wrapper.<locals>.runtime_wrapper",
+)
+
+
+def generated_call(artifact: Any) -> Any | None:
+    """The function that Inductor generated: takes a list, which it empties, gives a sequence.
+
+    None if something between it and the artifact may matter: input mutation, functionalised random
+    numbers, subclasses, autograd, or a wrapper of a torch version that is not known here.
+    """
+    from torch._inductor.output_code import CompiledFxGraph
+
+    found = getattr(getattr(artifact, "inner_fn", None), "compiled_fn", None)
+    while not isinstance(found, CompiledFxGraph):
+        found = getattr(found, "compiled_fn", found)
+        if isinstance(found, CompiledFxGraph):
+            break
+        code = getattr(found, "__code__", None)
+        if code is None or code.co_qualname not in _TRANSPARENT_WRAPPERS:
+            return None
+        cells = dict(zip(code.co_freevars, found.__closure__ or (), strict=True))
+        if "params_buffers_flat" in cells and cells["params_buffers_flat"].cell_contents:
+            return None
+        inner = [c for n in ("fn", "compiled_fn", "_inner_compiled_fn") if (c := cells.get(n))]
+        if len(inner) != 1:
+            return None
+        found = inner[0].cell_contents
+    if found.mutated_input_idxs or found.current_callable is None:
+        return None
+    return found.current_callable

@@ -35,6 +35,7 @@ class Annotation:
     key: Hashable
     label: str
     configs: Mapping[str, object] = field(hash=False, compare=False)
+    configs_key: Hashable
 
 
 class AnnotationReader:
@@ -50,7 +51,7 @@ class AnnotationReader:
         self._alive: list[object] = []
 
     def read(self, node: Node) -> Annotation | None:
-        """The node's annotation, or None.
+        """Return the node's annotation, or None.
 
         Raises :class:`AnnotationError` with ``file:line``, the wrong key and the nearest valid one.
         """
@@ -83,10 +84,10 @@ class AnnotationReader:
         configs = self._configs(value.get(CONFIGS_KEY), node)
         config_key = frozenset((name, self._key(item)) for name, item in configs.items())
         if REGION_KEY not in value:
-            return Annotation((DEFAULT_LABEL, config_key), DEFAULT_LABEL, configs)
+            return Annotation((DEFAULT_LABEL, config_key), DEFAULT_LABEL, configs, config_key)
         region = value[REGION_KEY]
         label = _ADDRESS.sub("", repr(region))
-        return Annotation(("id", self._key(region), config_key), label, configs)
+        return Annotation(("id", self._key(region), config_key), label, configs, config_key)
 
     def _configs(self, configs: object, node: Node) -> dict[str, object]:
         where = source_of(node) or node.name
@@ -116,7 +117,7 @@ class AnnotationReader:
         return dict(configs)
 
     def _key(self, value: object) -> Hashable:
-        """A hashable stand-in, equal for equal values of equal types (1, True and 1.0 differ)."""
+        """Make a hashable stand-in; 1, True and 1.0 have different ones."""
         kind = type(value).__qualname__
         if isinstance(value, (list, tuple)):
             return (kind, *map(self._key, value))
@@ -132,19 +133,19 @@ class AnnotationReader:
                     return (kind, "compared", i)
             self._uncommon.append(value)
             return (kind, "compared", len(self._uncommon) - 1)
-        return (kind, value)  # type: ignore[return-value]  # hash() has just been tried
+        return (kind, value)
 
 
-_DEFAULT = Annotation((DEFAULT_LABEL, frozenset()), DEFAULT_LABEL, {})
+_DEFAULT = Annotation((DEFAULT_LABEL, frozenset()), DEFAULT_LABEL, {}, frozenset())
 
 
 def source_of(node: Node) -> str | None:
-    """``path:line`` of the code that made the node (the innermost frame of its stack trace)."""
+    """Return ``path:line`` of the code that made the node (its stack trace's innermost frame)."""
     trace = node.meta.get("stack_trace")
     frames = _FRAME.findall(trace) if isinstance(trace, str) else []
     return f"{frames[-1][0]}:{frames[-1][1]}" if frames else None
 
 
 def sources_of(nodes: Iterable[Node]) -> tuple[str, ...]:
-    """The nodes' sources, each once, in order of appearance."""
+    """Return the nodes' sources, each once, in order of appearance."""
     return tuple(dict.fromkeys(s for node in nodes if (s := source_of(node)) is not None))

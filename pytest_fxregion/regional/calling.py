@@ -16,7 +16,7 @@ from pytest_fxregion._torch import CodeGen, PyTreeCodeGen, tree_flatten_spec
 
 
 def codegen_for(graph: Graph) -> CodeGen:
-    """A code generator for the spliced form of ``graph``, whose own one is left as it is."""
+    """Make a code generator for the spliced form of ``graph``, whose own one is left as it is."""
     original = graph._codegen
     placeholders = graph.find_nodes(op="placeholder")
     if type(original) is CodeGen:
@@ -64,7 +64,7 @@ class ListOrStructured(PyTreeCodeGen):
         return f"{head}\n    {', '.join(names)}, = _flatten_inputs(args, kwargs)"
 
     def flatten_inputs(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Sequence[Any]:
-        """The flat inputs of a call, given as the original was, or as one list of them.
+        """Return the flat inputs of a call, given as the original was, or as one list of them.
 
         Raises :class:`TypeError` if an argument is missing.
         """
@@ -97,5 +97,5 @@ def _has_arguments_and_keywords(info: Any) -> bool:
 
 
 def _bare(name: str) -> str:
-    """A parameter's name without annotation, default or comment."""
+    """Return a parameter's name without annotation, default or comment."""
     return name.split(":")[0].split("=")[0].split("#")[0].strip()

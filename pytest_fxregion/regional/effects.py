@@ -8,6 +8,7 @@ writer and writer to next readers.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,9 +16,9 @@ import torch
 from torch.fx import Node
 
 from pytest_fxregion._torch import (
-    AliasInfoSchema,
     HigherOrderOperator,
     OpOverload,
+    SchemaArgument,
     global_state_switches,
     side_effectful_functions,
     storage_key,
@@ -33,10 +34,6 @@ _ASSERTIONS = (
     "aten::_assert_tensor_metadata",
     "aten::sym_constrain_range",
     "aten::sym_constrain_range_for_size",
-)
-_INPLACE_OPERATORS = frozenset(
-    "setitem delitem iadd iand iconcat ifloordiv ilshift imatmul imod imul ior ipow irshift isub "
-    "itruediv ixor".split()
 )
 
 
@@ -81,11 +78,11 @@ def order_constraints(nodes: Sequence[Node], index: Mapping[Node, int]) -> Order
 
 def is_pure(node: Node) -> bool:
     """Whether the node does nothing but compute its value."""
-    return node.op != "call_function" or _kind(node.target) is None
+    return node.op == "call_function" and _kind(node.target) is None
 
 
 def written_arguments(node: Node) -> list[Node]:
-    """The arguments that the node writes to."""
+    """Return the arguments that the node writes to."""
     if node.op == "call_method":
         first = node.args[0] if str(node.target).endswith("_") and node.args else None
         return [first] if isinstance(first, Node) else []
@@ -126,10 +123,17 @@ def _kind(target: object) -> str | None:
         return "effect" if target in side_effectful_functions else None
     name = getattr(target, "__name__", "")
     if getattr(target, "__module__", "") in ("_operator", "operator"):
-        return "write" if name in _INPLACE_OPERATORS else None
+        return "write" if _writes_first_operand(name) else None
     if target in side_effectful_functions:
         return "effect"
     return None
+
+
+def _writes_first_operand(name: str) -> bool:
+    """Whether a function of :mod:`operator` is an in-place one: ``iadd`` is ``add``'s."""
+    return name in ("setitem", "delitem") or (
+        name.startswith("i") and hasattr(operator, f"__{name[1:]}__")
+    )
 
 
 def _storage_edges(
@@ -164,7 +168,7 @@ def _writes(node: Node, kinds: Mapping[object, str | None]) -> list[Node]:
 
 
 def _aliases(nodes: Sequence[Node], index: Mapping[Node, int]) -> list[int]:
-    """A number for each node, equal for nodes that may share storage (union-find)."""
+    """Number the nodes, equally where they may share storage (union-find)."""
     parent = list(range(len(nodes)))
 
     def find(i: int) -> int:
@@ -175,7 +179,7 @@ def _aliases(nodes: Sequence[Node], index: Mapping[Node, int]) -> list[int]:
 
     storages: dict[int, int] = {}
     for i, node in enumerate(nodes):
-        for other in _may_alias(node):
+        for other in may_alias(node):
             parent[find(i)] = find(index[other])
         for key in storage_key(node.meta.get("val")):
             if key in storages:
@@ -185,9 +189,9 @@ def _aliases(nodes: Sequence[Node], index: Mapping[Node, int]) -> list[int]:
     return [find(i) for i in range(len(nodes))]
 
 
-def _may_alias(node: Node) -> Iterable[Node]:
-    """The arguments whose storage the node's value may share."""
-    if node.op == "output":
+def may_alias(node: Node) -> Iterable[Node]:
+    """Return the arguments whose storage the node's value may share."""
+    if node.op in ("placeholder", "output"):
         return ()
     target = node.target
     if isinstance(target, OpOverload):
@@ -202,8 +206,8 @@ def _may_alias(node: Node) -> Iterable[Node]:
     return node.all_input_nodes
 
 
-def _bound_arguments(target: OpOverload, node: Node) -> list[tuple[AliasInfoSchema, object]]:
-    bound: list[tuple[AliasInfoSchema, object]] = []
+def _bound_arguments(target: OpOverload, node: Node) -> list[tuple[SchemaArgument, object]]:
+    bound: list[tuple[SchemaArgument, object]] = []
     for position, schema in enumerate(target._schema.arguments):
         if position < len(node.args) and not schema.kwarg_only:
             bound.append((schema, node.args[position]))

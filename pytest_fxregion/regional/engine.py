@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from torch.fx import GraphModule, Node
 
 from pytest_fxregion._torch import FakeTensorMode, without_node_metadata
 
 from .annotation import Annotation, AnnotationReader, sources_of
-from .compile import compile_body
+from .compile import ARTIFACTS, compile_body
 from .effects import order_constraints
+from .fingerprint import ambient_fingerprint, devices_of, fingerprint
 from .partition import UNLABELLED, Plan, partition
 from .region import Region, RegionCall
-from .scoop import Piece, is_held, scoop
+from .scoop import Piece, scoop
 from .splice import splice
 from .values import GraphValues, attribute_of
 
@@ -66,14 +67,18 @@ class _Compilation:
         self._annotations = AnnotationReader()
         self._regions: list[Region] = []
         self._done: dict[int, GraphModule] = {}
+        self._first_with: dict[Hashable, str] = {}
+        self._ambient: Hashable = None
 
     def run(self, gm: GraphModule) -> RegionalGraph:
-        self._check(gm, set())
+        graphs: dict[int, GraphModule] = {}
+        self._check(gm, graphs)
+        self._ambient = ambient_fingerprint(devices_of([g.graph for g in graphs.values()]))
         return RegionalGraph(self._compile(gm, None, inner=False), tuple(self._regions))
 
-    def _check(self, gm: GraphModule, seen: set[int]) -> None:
+    def _check(self, gm: GraphModule, seen: dict[int, GraphModule]) -> None:
         """Read every annotation, so that a wrong one is found before anything compiles."""
-        seen.add(id(gm))
+        seen[id(gm)] = gm
         for node in gm.graph.nodes:
             self._annotations.read(node)
         for target in _attributes(gm):
@@ -87,19 +92,10 @@ class _Compilation:
         annotations = self._annotate(gm, nodes)
         plan = _plan(nodes, annotations)
         pieces = scoop(gm, nodes, plan.pieces, values)
-        calls: list[RegionCall] = []
-        for piece in pieces:
-            annotation = annotations[piece.nodes[-1]]
-            region = _describe(piece, annotation, f"inductor_region_{len(self._regions)}")
-            self._regions.append(region)
-            artifact = compile_body(
-                region.body,
-                region.configs,
-                values.fake_mode,
-                name=region.name,
-                sources=region.sources,
-            )
-            calls.append(RegionCall(region, artifact))
+        calls = [
+            self._call(piece, annotations[piece.nodes[-1]], values.fake_mode, inner=inner)
+            for piece in pieces
+        ]
         subgraphs = self._subgraphs(gm, annotations, values.fake_mode)
         if inner and not calls and not subgraphs:
             return gm
@@ -114,8 +110,29 @@ class _Compilation:
             own_convention=inner,
         )
 
+    def _call(
+        self, piece: Piece, annotation: Annotation, mode: FakeTensorMode, *, inner: bool
+    ) -> RegionCall:
+        """Compile a piece, or take the artifact of an equal one."""
+        key = fingerprint(piece.body, annotation.configs_key, self._ambient)
+        region = _describe(
+            piece,
+            annotation,
+            f"inductor_region_{len(self._regions)}",
+            shared_with=self._first_with.get(key),
+        )
+        self._first_with.setdefault(key, region.name)
+        self._regions.append(region)
+        artifact = ARTIFACTS.get(key)
+        if artifact is None:
+            artifact = compile_body(
+                region.body, region.configs, mode, name=region.name, sources=region.sources
+            )
+            ARTIFACTS.put(key, artifact)
+        return RegionCall(region, artifact, traceable=inner)
+
     def _annotate(self, gm: GraphModule, nodes: Sequence[Node]) -> dict[Node, Annotation]:
-        """The annotation of each node that belongs to a region."""
+        """Return the annotation of each node that belongs to a region."""
         found: dict[Node, Annotation] = {}
         for node in nodes:
             if node.op == "get_attr":
@@ -182,7 +199,7 @@ def kind_of(node: Node) -> str:
     return "forward" if tag == "is_forward" else "backward"
 
 
-def _describe(piece: Piece, annotation: Annotation, name: str) -> Region:
+def _describe(piece: Piece, annotation: Annotation, name: str, shared_with: str | None) -> Region:
     kinds = {kind_of(node) for node in piece.nodes}
     return Region(
         name=name,
@@ -194,6 +211,7 @@ def _describe(piece: Piece, annotation: Annotation, name: str) -> Region:
         outputs=tuple(node.name for node in piece.results),
         sources=sources_of(piece.nodes),
         kind=kinds.pop() if len(kinds) == 1 else _mixed(kinds),
+        shared_with=shared_with,
     )
 
 

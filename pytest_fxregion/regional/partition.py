@@ -17,25 +17,30 @@ in A. B. Kahn, "Topological sorting of large networks", CACM 5(11), 1962, with a
 For one label this is optimal: step 3 closes piece ``k`` only when every remaining node has a path
 from piece ``k`` that leaves the label, and a path that leaves it ``k`` times needs ``k + 1``
 pieces.  For several labels the problem contains shortest common supersequence, which is NP-hard
-(D. Maier, "The complexity of some problems on subsequences and supersequences", JACM 25(2), 1978);
-which label is cut in step 3 is then a choice, and small graphs are tried with several choices, from
-both ends (see :func:`partition`).
+(D. Maier, "The complexity of some problems on subsequences and supersequences", JACM 25(2), 1978).
+There the pass is repeated, while a budget lasts, from the other end of the graph and with labels
+cut in advance where each must be cut if it were alone, as late or as early as can be; of the best
+result, neighbouring pieces of one label are merged where a further pass keeps them together.  A
+result in which no label has more pieces than it needs alone ends the search: it is optimal.
 
 Afterwards a node whose users are all in later pieces of its own label moves to the earliest of
 them, which adds no edge between pieces: a weight's transpose stays with its layer, so that equal
 layers remain equal.
 
-Bound: ``O(n log n + e)`` time and ``O(n + e)`` memory for one pass; the number of passes is bounded
-by a constant budget of visited nodes and edges, never less than one pass.
+Bound: a pass takes ``O(n log n + e)`` time and ``O(n + e)`` memory.  The further passes visit at
+most :data:`SEARCH_BUDGET` nodes and edges in total, however many labels there are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
 UNLABELLED = -1
+
+SEARCH_BUDGET = 200_000
+"""Nodes and edges that are visited in search of fewer pieces than the first pass found."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +80,7 @@ def partition(
     for i, sources in enumerate(inputs):
         for j in sources:
             users[j].append(i)
-    piece_of, count = _greedy(inputs, users, labels)
+    piece_of, count = _fewest(inputs, users, labels)
     _pull(users, labels, piece_of, free_users)
     return _schedule(inputs, users, piece_of, count)
 
@@ -100,7 +105,126 @@ def _with_barriers(
     return fenced
 
 
-def _greedy(
+def _fewest(
+    inputs: Sequence[Sequence[int]], users: Sequence[Sequence[int]], labels: Sequence[int]
+) -> tuple[list[int], int]:
+    """The piece of each node (or :data:`UNLABELLED`) and their number, as few as can be found."""
+    best = _pass(inputs, users, labels)
+    visits = len(inputs) + sum(map(len, inputs))
+    cut = _cut_labels(labels, best[0])
+    budget = SEARCH_BUDGET - visits * (2 * len(cut) + 5)
+    if len(cut) == 0 or (len(cut) == 1 and max(labels) == 0) or budget < 0:
+        return best
+    ends = list(range(len(inputs) - 1, -1, -1))
+    back_inputs = [[ends[u] for u in reversed(users[i])] for i in ends]
+    back_users = [[ends[j] for j in reversed(inputs[i])] for i in ends]
+    back_labels = [labels[i] for i in ends]
+    early = {label: _exits(inputs, labels, label) for label in cut}
+    needed = len(set(labels) - {UNLABELLED}) - len(cut)
+    needed += sum(max(exits[i] for i in _of(labels, c)) + 1 for c, exits in early.items())
+    late = {label: _exits(back_inputs, back_labels, label)[::-1] for label in cut}
+    by_late = _cut_in_advance(labels, late)
+    by_early = _cut_in_advance(labels, early)
+    for forwards, tried in (
+        (True, by_late),
+        (True, by_early),
+        (False, by_late[::-1]),
+        (False, back_labels),
+    ):
+        if best[1] == needed:
+            return best
+        if forwards:
+            found = _pass(inputs, users, tried)
+        else:
+            found = _mirrored(_pass(back_inputs, back_users, tried))
+        if found[1] < best[1]:
+            best = found
+    return _merge(inputs, users, labels, best, needed, budget // visits)
+
+
+def _of(labels: Sequence[int], label: int) -> list[int]:
+    return [i for i, other in enumerate(labels) if other == label]
+
+
+def _cut_labels(labels: Sequence[int], piece_of: Sequence[int]) -> list[int]:
+    """The labels that have more than one piece, ascending."""
+    home: dict[int, int] = {}
+    cut = set()
+    for label, piece in zip(labels, piece_of, strict=True):
+        if piece != UNLABELLED and home.setdefault(label, piece) != piece:
+            cut.add(label)
+    return sorted(cut)
+
+
+def _exits(inputs: Sequence[Sequence[int]], labels: Sequence[int], label: int) -> list[int]:
+    """For each node, how often a path to it leaves the label at most."""
+    exits: list[int] = []
+    for i, sources in enumerate(inputs):
+        most = 0
+        for j in sources:
+            here = exits[j] + (labels[j] == label != labels[i])
+            if here > most:
+                most = here
+        exits.append(most)
+    return exits
+
+
+def _cut_in_advance(labels: Sequence[int], levels: Mapping[int, Sequence[int]]) -> list[int]:
+    """Labels of which those in ``levels`` are one label for each of their levels."""
+    fresh: dict[tuple[int, int], int] = {}
+    return [
+        label
+        if label == UNLABELLED
+        else fresh.setdefault((label, levels[label][i] if label in levels else 0), len(fresh))
+        for i, label in enumerate(labels)
+    ]
+
+
+def _mirrored(found: tuple[list[int], int]) -> tuple[list[int], int]:
+    """Pieces that were found from the graph's other end, in the graph's own numbers."""
+    piece_of, count = found
+    return [k if k == UNLABELLED else count - 1 - k for k in reversed(piece_of)], count
+
+
+def _merge(
+    inputs: Sequence[Sequence[int]],
+    users: Sequence[Sequence[int]],
+    labels: Sequence[int],
+    best: tuple[list[int], int],
+    needed: int,
+    passes: int,
+) -> tuple[list[int], int]:
+    """Unite successive pieces of one label where a pass then needs one piece less."""
+    refused: set[tuple[int, int]] = set()  # by their first nodes, which outlive renumbering
+    while passes > 0 and best[1] > needed:
+        piece_of, count = best
+        first: dict[int, int] = {}
+        for i, k in enumerate(piece_of):
+            if k != UNLABELLED:
+                first.setdefault(k, i)
+        previous: dict[int, int] = {}
+        pair = None
+        for k in sorted(first):
+            label = labels[first[k]]
+            before = previous.get(label)
+            if before is not None and (first[before], first[k]) not in refused:
+                pair = (before, k)
+                break
+            previous[label] = k
+        if pair is None:
+            break
+        passes -= 1
+        kept, gone = pair
+        united = _pass(inputs, users, [kept if k == gone else k for k in piece_of])
+        if united[1] < count:
+            best = united
+            refused.clear()
+        else:
+            refused.add((first[kept], first[gone]))
+    return best
+
+
+def _pass(
     inputs: Sequence[Sequence[int]], users: Sequence[Sequence[int]], labels: Sequence[int]
 ) -> tuple[list[int], int]:
     """One pass of the algorithm: the piece of each node (or :data:`UNLABELLED`), their number."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+import torch
 from torch.fx import GraphModule
+
+from pytest_fxregion._torch import is_autocast_active, is_functorch_active
 
 from .compile import Artifact
 
@@ -18,8 +21,8 @@ class Region:
     subgraphs after itself.  ``label``: the annotation's region id as text, or ``default``.
     ``nodes``, ``inputs``, ``outputs``: names of the outer graph.  ``sources``: ``path:line`` of the
     annotated code, each once.  ``kind``: ``forward``, ``recompute``, ``backward``, or ``inference``
-    where nothing says.  ``shared_with``: the earlier equal piece whose artifact it uses.  ``body``
-    is as scooped and is never changed.
+    where nothing says.  ``shared_with``: the earlier equal piece of the same graph whose artifact
+    it uses.  ``body`` is as scooped and is never changed.
     """
 
     name: str
@@ -35,16 +38,61 @@ class Region:
 
 
 class RegionCall:
-    """The target of a region's node: operands in, the result out, or a sequence of several."""
+    """The target of a region's node: operands in; the result out, or a sequence of several.
 
-    def __init__(self, region: Region, artifact: Artifact) -> None:
+    ``boxed`` does the same for a list of operands, which it empties, so that each is freed at its
+    last use inside the region.  ``traceable``: run the body's operators one by one where a
+    functorch transform looks on, as in the subgraphs of flex attention.
+    """
+
+    def __init__(self, region: Region, artifact: Artifact, *, traceable: bool = False) -> None:
         self.__name__ = self.__qualname__ = region.name
         # fx's GraphPickler writes a target that wraps an artifact as that artifact.
-        self.__wrapped__ = artifact
+        self.__wrapped__ = artifact.call
         self.fxregion_region = region
-        self._single = len(region.outputs) == 1
+        single = len(region.outputs) == 1
+        self.boxed = _boxed(artifact, single)
+        if traceable:
+            self.boxed = _traceable(self.boxed, region.body, single)
 
     def __call__(self, *operands: object) -> object:
         """Run the region."""
-        results = self.__wrapped__(*operands)
-        return results[0] if self._single else results
+        return self.boxed(list(operands))
+
+
+def _boxed(artifact: Artifact, single: bool) -> Callable[[list[object]], object]:
+    call, generated = artifact.call, artifact.generated
+    grad_enabled = torch.is_grad_enabled
+
+    def whole(operands: list[object]) -> object:
+        results = call(*operands)
+        operands.clear()
+        return results[0] if single else results
+
+    if generated is None:
+        return whole
+
+    def first(operands: list[object]) -> object:
+        if grad_enabled() or is_autocast_active():
+            return whole(operands)
+        return generated(operands)[0]
+
+    def several(operands: list[object]) -> object:
+        if grad_enabled() or is_autocast_active():
+            return whole(operands)
+        return generated(operands)
+
+    return first if single else several
+
+
+def _traceable(
+    boxed: Callable[[list[object]], object], body: GraphModule, single: bool
+) -> Callable[[list[object]], object]:
+    def run(operands: list[object]) -> object:
+        if not is_functorch_active():
+            return boxed(operands)
+        results = body(*operands)
+        operands.clear()
+        return results[0] if single else results
+
+    return run

@@ -73,7 +73,7 @@ def scoop(
 def _operands(
     own: Sequence[Node], k: int, home: Mapping[Node, int], module: GraphModule
 ) -> list[Node]:
-    """The values from outside that a piece needs, in order of first use."""
+    """List the values from outside that a piece needs, in order of first use."""
     taken: dict[Node, None] = {}
     for node in own:
         for source in node.all_input_nodes:

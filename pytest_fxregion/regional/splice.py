@@ -32,7 +32,7 @@ def splice(
     replaced: Mapping[str, GraphModule],
     own_convention: bool,
 ) -> GraphModule:
-    """A new graph module in which ``calls[k]`` stands for ``pieces[k]``.
+    """Make a graph module in which ``calls[k]`` stands for ``pieces[k]``.
 
     ``replaced``: attributes (subgraphs with regions of their own) to put in place of ``module``'s.
     ``own_convention``: be called as ``module`` is and in no other way (a subgraph of an operator).
@@ -78,7 +78,7 @@ def splice(
 def _read_symbol(
     graph: Graph, source: SymbolSource, new: Mapping[Node, Node], read: dict[SymbolSource, Node]
 ) -> Node:
-    """The node that gives a symbol's number, made at its first use."""
+    """Return the node that gives a symbol's number, made at its first use."""
     if source.dim is None:
         return new[source.node]
     if source not in read:
@@ -96,7 +96,7 @@ def _read_symbol(
 
 def _call_metadata(piece: Piece) -> dict[str, object]:
     """A call of several results has their values, and the tags that all of its nodes share."""
-    first = piece.nodes[0].meta
+    first: Mapping[str, object] = piece.nodes[0].meta
     shared = {
         key: first[key]
         for key in ("custom", "partitioner_tag", "autograd_backward")

@@ -25,12 +25,12 @@ class SymbolSource:
 
 
 def free_symbols_of(value: object) -> set[object]:
-    """The symbols of a number, or of a tensor's sizes, strides and storage offset."""
+    """Return the symbols of a number, or of a tensor's sizes, strides and storage offset."""
     return {symbol for number in _numbers(value) for symbol in _expression(number).free_symbols}
 
 
 def plain_symbols_of(value: object) -> set[object]:
-    """The symbols that are by themselves a number, or a size or stride of a tensor."""
+    """Return the symbols that are by themselves a number, or a size or stride of a tensor."""
     expressions = (_expression(number) for number in _numbers(value))
     return {expression for expression in expressions if expression.is_Symbol}
 
@@ -71,3 +71,8 @@ def _numbers(value: object) -> Iterator[torch.SymInt | torch.SymFloat | torch.Sy
 
 def _expression(number: torch.SymInt | torch.SymFloat | torch.SymBool):  # type: ignore[no-untyped-def]  # sympy.Expr, which has no types
     return number.node.expr
+
+
+def shape_environment_of(number: torch.SymInt | torch.SymFloat | torch.SymBool) -> object:
+    """Return the environment in which the number's symbols have their meaning."""
+    return number.node.shape_env

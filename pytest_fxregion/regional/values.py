@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from torch.fx import GraphModule, Node
+from torch.fx import GraphModule, Node, map_arg
 
 from pytest_fxregion._torch import FakeTensor, FakeTensorMode, new_fake_mode
 
 
 def attribute_of(module: torch.nn.Module, target: str) -> object:
-    """The attribute that a (possibly dotted) ``get_attr`` target names."""
+    """Return the attribute that a (possibly dotted) ``get_attr`` target names."""
     found: object = module
     for part in target.split("."):
         found = getattr(found, part)
@@ -24,7 +24,7 @@ def attribute_of(module: torch.nn.Module, target: str) -> object:
 
 
 def fake_mode_of(nodes: Sequence[Node]) -> FakeTensorMode | None:
-    """The fake mode of the graph's values; None where there is none, or more than one."""
+    """Return the fake mode of the graph's values; None if there is none, or more than one."""
     modes = {value.fake_mode for node in nodes for value in _tensors(node.meta.get("val"))}
     return modes.pop() if len(modes) == 1 else None
 
@@ -53,12 +53,14 @@ class GraphValues:
         self._made: dict[Node, object] = {}
 
     def __call__(self, node: Node) -> object:
-        """The value of ``node``."""
+        """Return the value of ``node``."""
         if node in self._made:
             return self._made[node]
         value = node.meta.get("val")
         if value is None and node.op == "get_attr":
             value = attribute_of(self._module, str(node.target))
+        elif value is None and node.op == "call_function":
+            value = self._propagated(node)
         if isinstance(value, torch.Tensor):
             if isinstance(value, FakeTensor):
                 if not self._rebase:
@@ -68,6 +70,15 @@ class GraphValues:
             value = self._in_mode(value)
         self._made[node] = value
         return value
+
+    def _propagated(self, node: Node) -> object:
+        """Return what the operator makes of its arguments' values; None if that can't be said."""
+        args, kwargs = map_arg((node.args, node.kwargs), self.__call__)  # type: ignore[arg-type]
+        try:
+            with self.fake_mode:
+                return node.target(*args, **kwargs)  # type: ignore[operator]
+        except Exception:  # whatever an operator may raise on arguments that are not known
+            return None
 
     def _in_mode(self, value: torch.Tensor) -> torch.Tensor:
         if not isinstance(value, FakeTensor):
