@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from torch import fx
@@ -32,15 +33,17 @@ class RegionalBackend:
 
     def __call__(self, graph: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
         """Compile one graph of dynamo's; the signature is that of a ``torch.compile`` backend."""
-        record = self._capture.begin_graph() if self._capture is not None else None
-        build = aot_autograd(
-            fw_compiler=_compiler("forward", record),
-            bw_compiler=_compiler("backward", record),
-            inference_compiler=_compiler("inference", record),
-            partition_fn=_partitioner(record),
-        )
-        with joint_graph_passes():
+        with joint_graph_passes(), self._recorded() as record:
+            build = aot_autograd(
+                fw_compiler=_compiler("forward", record),
+                bw_compiler=_compiler("backward", record),
+                inference_compiler=_compiler("inference", record),
+                partition_fn=_partitioner(record),
+            )
             return build(graph, example_inputs)
+
+    def _recorded(self) -> AbstractContextManager[GraphCapture | None]:
+        return nullcontext() if self._capture is None else self._capture.graph()
 
 
 def fxregion(graph: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:

@@ -193,6 +193,18 @@ class RegionRun:
         self.check_gradient_accumulation()
         self.check_snapshot()
 
+    def report(self) -> str:
+        """Return the graphs and the checked numbers, as ``--fxregion-show`` prints them."""
+        graphs = (
+            f"---- {section.title} ----\n{section.text}\n" for section in self.document.sections
+        )
+        numbers = (f"  {difference}" for difference in self.differences)
+        sums = (f"  {accumulation}" for accumulation in self.tracked.eager)
+        parts = [*graphs, "---- numbers ----", *numbers]
+        if self.tracked.eager:
+            parts += ["\n---- sums of gradients, in eager ----", *sums]
+        return "\n".join(parts)
+
     def summary(self) -> dict[str, Any]:
         """Return the figures of the terminal summary's row, as plain values."""
         graphs = self.graphs

@@ -24,7 +24,7 @@ class Options:
 
     ``stages`` are the parts of a compilation that snapshots hold; ``record`` names the variant that
     new values are recorded for; ``artifacts`` is where failing runs leave new values;
-    ``command`` repeats the options of this run in a command.
+    ``command`` repeats the options of this run in a command; ``show`` prints graphs and numbers.
     """
 
     active: bool
@@ -34,6 +34,7 @@ class Options:
     record: str | None
     gpu_required: bool
     allow_ci_update: bool
+    show: bool
     snapshot_dir: Path
     artifacts: Path
     command: tuple[str, ...]
@@ -81,6 +82,7 @@ _OPTIONS = (
         "MODE",
         ("skip", "required"),
     ),
+    _Option("fxregion_show", "print the graphs and the checked numbers of every run", "false"),
     _Option("fxregion_allow_ci_update", "let --snapshot-update write when CI is set", "false"),
     _Option("fxregion_snapshot_dir", "folder of the snapshots, from rootdir", "snapshots", "DIR"),
     _Option(
@@ -123,6 +125,7 @@ def read_options(config: pytest.Config, command_line: argparse.Namespace) -> Opt
         record=value["fxregion_record"] or None,
         gpu_required=value["fxregion_gpu"] == "required",
         allow_ci_update=_switch("fxregion_allow_ci_update", value["fxregion_allow_ci_update"]),
+        show=_switch("fxregion_show", value["fxregion_show"]),
         snapshot_dir=root / value["fxregion_snapshot_dir"],
         artifacts=root / value["fxregion_artifacts"],
         command=_command(command_line),
@@ -150,7 +153,7 @@ def _command(command_line: argparse.Namespace) -> tuple[str, ...]:
     return tuple(
         option.flag if option.metavar is None else f"{option.flag}={value}"
         for option, value in given
-        if value not in (None, False)
+        if value not in (None, False) and option.name != "fxregion_show"
     )
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pytest_fxregion.snapshots.document import Document
 
 PROPERTY = "fxregion"
+SHOWN = "fxregion graphs and numbers"
 MARKER = (
     "fxregion(device=None, gpu=False, dynamic=None, tolerance=None): settings of a test that uses "
     "the fxregion fixture. device: run on this device whatever the option says; gpu: needs a real "
@@ -194,9 +195,12 @@ def snapshot_assertion(request: pytest.FixtureRequest) -> SnapshotAssertion:
 
 def add_properties(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
     """Attach the figures of a test's runs to its report; they cross to xdist's controller there."""
-    if call.when == "call" and _HARNESS in item.stash:
-        for run in item.stash[_HARNESS].runs:
-            item.user_properties.append((PROPERTY, json.dumps(run.summary(), sort_keys=True)))
+    if call.when != "call" or _HARNESS not in item.stash:
+        return
+    for run in item.stash[_HARNESS].runs:
+        item.user_properties.append((PROPERTY, json.dumps(run.summary(), sort_keys=True)))
+        if of(item.config).options.show:
+            item.add_report_section("call", SHOWN, run.report())
 
 
 def _device_of(item: pytest.Item) -> Device:

@@ -7,6 +7,8 @@ test, with however many graphs dynamo makes of it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -83,13 +85,23 @@ class Capture:
         self._provenance = provenance
         self._graphs: list[GraphCapture] = []
 
-    def begin_graph(self) -> GraphCapture:
-        """Start a graph; its stages are told to what is returned."""
-        self._graphs.append(GraphCapture(self._root, self._provenance))
-        return self._graphs[-1]
+    @contextmanager
+    def graph(self) -> Iterator[GraphCapture]:
+        """Start a graph; its stages are told to what is given.
+
+        Forgets the graph if its compilation raises: dynamo may start it anew, as it does where a
+        number turns out to be one that can be a tensor.
+        """
+        graph = GraphCapture(self._root, self._provenance)
+        self._graphs.append(graph)
+        try:
+            yield graph
+        except BaseException:
+            self._graphs.remove(graph)
+            raise
 
     def result(self) -> Compilation:
-        """Return the records of all graphs.  A graph whose compilation failed has fewer stages."""
+        """Return the records of all graphs."""
         return Compilation(tuple(graph.result() for graph in self._graphs))
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pytest_fxregion.session import PROPERTY
+from pytest_fxregion.session import PROPERTY, SHOWN
 
 _COLUMNS = ("test", "regions fw/bw", "nodes", "saved", "grad acc", "worst error", "time")
 
@@ -27,6 +27,11 @@ def write_summary(reporter: pytest.TerminalReporter, notes: Iterable[str]) -> No
         for report in reporter.getreports(outcome)
         if isinstance(report, pytest.TestReport)
     ]
+    for report in reports:
+        for title, content in report.sections:
+            if report.when == "call" and SHOWN in title:
+                reporter.section(report.nodeid, sep="-")
+                reporter.write_line(content)
     missing = not_run_for_want_of_a_gpu(reports)
     lines = [*summary_table(reports), *([missing] if missing else []), *notes]
     if lines:

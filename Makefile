@@ -1,0 +1,52 @@
+# The commands of this project.  Each says what it does; `make help` lists them.
+#
+# PYTHON   the interpreter that the virtual environment is made from
+# TORCH    the torch to install; empty takes the CPU build of TORCH_DEFAULT where one is to be had
+# VENV     where the environment lives
+
+PYTHON ?= python3
+TORCH ?=
+TORCH_DEFAULT := 2.13.0
+VENV ?= .venv
+MINOR := $(shell echo $(or $(TORCH),$(TORCH_DEFAULT)) | cut -d. -f1-2)
+CONSTRAINTS := constraints/torch-$(MINOR).txt
+BIN := $(VENV)/bin
+PYTEST := $(BIN)/python -m pytest
+STAMP := $(VENV)/.installed-$(or $(TORCH),$(TORCH_DEFAULT))
+
+.PHONY: help demo test lint format compat clean
+
+help: ## list the commands
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+demo: $(STAMP) ## run the examples and show their graphs and checks
+	@echo "== examples: every graph, then the table of checks"
+	$(PYTEST) examples --fxregion --fxregion-show -p no:cacheprovider
+
+test: $(STAMP) ## run the whole suite
+	@echo "== the suite, on two processes"
+	$(PYTEST) -n 2 --fxregion --durations=10
+
+lint: $(STAMP) ## ruff and mypy --strict
+	@echo "== ruff"
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	@echo "== mypy --strict"
+	$(BIN)/mypy
+
+format: $(STAMP) ## let ruff rewrite the sources
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+compat: ## run the suite with another torch, as in `make compat TORCH=2.14.1`
+	@test -n "$(TORCH)" || { echo "say which: make compat TORCH=2.14.1"; exit 2; }
+	$(MAKE) test VENV=.venv-torch-$(TORCH) TORCH=$(TORCH)
+
+clean: ## remove the environments and what tests leave behind
+	rm -rf .venv .venv-torch-* fxregion-artifacts .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+$(STAMP): pyproject.toml $(CONSTRAINTS) scripts/install.sh
+	@echo "== environment in $(VENV), torch $(or $(TORCH),$(TORCH_DEFAULT))"
+	PYTHON="$(PYTHON)" sh scripts/install.sh "$(VENV)" "$(or $(TORCH),$(TORCH_DEFAULT))" "$(CONSTRAINTS)" "$(TORCH)"
+	@rm -f $(VENV)/.installed-*
+	@touch $@
