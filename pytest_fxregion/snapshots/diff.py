@@ -1,17 +1,34 @@
-"""What changed between two snapshot documents: first in words, then as a line diff."""
+"""What changed between two snapshot documents: first in words, then as a line diff.
+
+Sections are paired by graph and stage.  The graph of a stage is compared with the bodies of its
+compiled regions in their places (:mod:`.inlining`), node by node (:mod:`.matching`); what the
+result means to a person is said by :mod:`.wording`.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from pytest_fxregion.snapshots.document import Document, write_document
-from pytest_fxregion.snapshots.lines import unified
+from pytest_fxregion.snapshots.changes import Change, compare_graphs
+from pytest_fxregion.snapshots.document import Document, Section, write_document
+from pytest_fxregion.snapshots.graph import Graph, is_graph_text, parse_graphs
+from pytest_fxregion.snapshots.inlining import Inlined, inline_regions
+from pytest_fxregion.snapshots.lines import changed_blocks, unified
+from pytest_fxregion.snapshots.matching import stem
+from pytest_fxregion.snapshots.wording import summary_lines
+
+_TITLE = re.compile(r"(?:graph (?P<graph>\d+): )?(?P<stage>[^:]+)(?:: (?P<part>.*))?")
+_SAVED_PART = "saved for backward"
+_SAVED = re.compile(r'(?P<name>\S+): "(?P<type>.*)"  (?P<bytes>\d+) B')
 
 
 @dataclass(frozen=True)
 class Difference:
     """How two documents differ: ``summary`` in words, ``lines`` as a unified diff."""
 
+    changes: tuple[Change, ...]
     summary: tuple[str, ...]
     lines: tuple[str, ...]
 
@@ -32,6 +49,143 @@ class Difference:
 
 def describe(old: Document, new: Document) -> Difference:
     """Compare two documents, first lines excepted."""
+    changes = tuple(compare_documents(old, new))
     old_lines = write_document(Document("", old.sections)).split("\n")
     new_lines = write_document(Document("", new.sections)).split("\n")
-    return Difference((), tuple(unified(old_lines, new_lines)))
+    lines = tuple(unified(old_lines, new_lines))
+    return Difference(changes, tuple(summary_lines(changes)), lines)
+
+
+def compare_documents(old: Document, new: Document) -> Iterator[Change]:
+    """List what changed, stage by stage in the order of the new document."""
+    before, after = _stages(old.sections), _stages(new.sections)
+    several = any(graph for graph, _ in (*before, *after))
+    for key in dict.fromkeys([*after, *before]):
+        graph, name = key
+        label = f"graph {graph}: {name}" if several else name
+        if key not in before:
+            yield Change(label, "section", label, "", "section")
+        elif key not in after:
+            yield Change(label, "section", label, "section", "")
+        elif before[key] != after[key]:
+            yield from _compare_stages(label, before[key], after[key])
+
+
+@dataclass
+class _Stage:
+    """The sections of one stage of one graph."""
+
+    text: str = ""
+    saved: str = ""
+    bodies: dict[str, str] = field(default_factory=dict)
+
+
+def _stages(sections: Sequence[Section]) -> dict[tuple[int, str], _Stage]:
+    stages: dict[tuple[int, str], _Stage] = {}
+    for section in sections:
+        title = _TITLE.fullmatch(section.title)
+        graph, name, part = (
+            (title["graph"], title["stage"], title["part"])
+            if title
+            else (
+                None,
+                section.title,
+                None,
+            )
+        )
+        stage = stages.setdefault((int(graph or 0), name), _Stage())
+        if part is None:
+            stage.text = section.text
+        elif part == _SAVED_PART:
+            stage.saved = section.text
+        else:
+            stage.bodies.update((call, section.text) for call in part.split(", "))
+    return stages
+
+
+def _compare_stages(label: str, old: _Stage, new: _Stage) -> Iterator[Change]:
+    if not (is_graph_text(old.text) and is_graph_text(new.text)):
+        if old.text != new.text:
+            yield Change(label, "text", label)
+        return
+    before, after = parse_graphs(old.text), parse_graphs(new.text)
+    bodies = [
+        {call: parse_graphs(text) for call, text in stage.bodies.items()} for stage in (old, new)
+    ]
+    flat = [
+        inline_regions(graphs[0], {call: body[0] for call, body in found.items() if body})
+        for graphs, found in zip((before, after), bodies, strict=True)
+    ]
+    result = compare_graphs(label, flat[0].graph, flat[1].graph)
+    saved = list(_compare_saved(label, old.saved, new.saved, _outer_names(result.names, *flat)))
+    about_saved = {change.subject for change in saved}
+    for change in result.changes:
+        # A value that is saved is an output of the forward graph; once is enough.
+        if change.kind != "outputs" or change.subject not in about_saved:
+            yield change
+    yield from saved
+    yield from _compare_subgraphs(label, before[1:], after[1:])
+    inner = [[graph for body in found.values() for graph in body[1:]] for found in bodies]
+    yield from _compare_subgraphs(label, inner[0], inner[1])
+    if before[0].other != after[0].other:
+        yield Change(label, "text", label)
+
+
+def _compare_subgraphs(label: str, old: Sequence[Graph], new: Sequence[Graph]) -> Iterator[Change]:
+    """Compare the bodies of higher-order operators: equal ones first, the rest by kind in order."""
+    pairs: list[tuple[Graph, Graph]] = []
+    lone_old: list[Graph] = []
+    lone_new: list[Graph] = []
+    shapes = [[_shape(graph) for graph in graphs] for graphs in (old, new)]
+    for i1, i2, j1, j2 in changed_blocks(*shapes):
+        rest = list(new[j1:j2])
+        for graph in old[i1:i2]:
+            twin = next((other for other in rest if stem(other.path) == stem(graph.path)), None)
+            if twin is None:
+                lone_old.append(graph)
+            else:
+                rest.remove(twin)
+                pairs.append((graph, twin))
+        lone_new += rest
+    for before, after in pairs:
+        inner = after.path.partition(".")[2]
+        yield from compare_graphs(f"{label} ({inner})", before, after).changes
+    for graph in lone_old:
+        yield Change(label, "subgraph", graph.path.partition(".")[2], "subgraph", "")
+    for graph in lone_new:
+        yield Change(label, "subgraph", graph.path.partition(".")[2], "", "subgraph")
+
+
+def _shape(graph: Graph) -> tuple[object, ...]:
+    return tuple(
+        (node.target, node.inputs, node.literal, node.type, node.tags) for node in graph.nodes
+    )
+
+
+def _compare_saved(label: str, old: str, new: str, names: Mapping[str, str]) -> Iterator[Change]:
+    before, after = _saved(old), _saved(new)
+    kept = {names.get(name, name) for name in before}
+    for name, (kind, size) in before.items():
+        now = names.get(name, name)
+        if now not in after:
+            yield Change(label, "saved", now, f"{size} {kind}", "")
+        elif after[now] != (kind, size):
+            yield Change(label, "saved", now, f"{size} {kind}", "{} {}".format(*after[now][::-1]))
+    for name, (kind, size) in after.items():
+        if name not in kept:
+            yield Change(label, "saved", name, "", f"{size} {kind}")
+
+
+def _saved(text: str) -> dict[str, tuple[str, int]]:
+    found = (_SAVED.fullmatch(line) for line in text.split("\n"))
+    return {entry["name"]: (entry["type"], int(entry["bytes"])) for entry in found if entry}
+
+
+def _outer_names(names: Mapping[str, str], old: Inlined, new: Inlined) -> dict[str, str]:
+    """Return which name of the outer graph became which, through the results of its regions."""
+    outer = {inner: name for name, inner in new.results.items()}
+    found = {name: outer.get(now, now) for name, now in names.items()}
+    for name, inner in old.results.items():
+        if inner in names:
+            found[name] = outer.get(names[inner], names[inner])
+    return found

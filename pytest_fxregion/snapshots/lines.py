@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import difflib
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 
 _SMALL = 10_000  # old lines times new lines of a gap that difflib may have
 
 
-def changed_blocks(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int, int, int]]:
+def changed_blocks(
+    old: Sequence[Hashable], new: Sequence[Hashable]
+) -> list[tuple[int, int, int, int]]:
     """Return ``(i1, i2, j1, j2)`` for each block ``old[i1:i2]`` that ``new[j1:j2]`` replaces.
 
     Blocks are in order; what lies between two of them is equal.
@@ -76,12 +78,12 @@ def _hunk(
 
 
 def _anchors(
-    old: Sequence[str], i1: int, i2: int, new: Sequence[str], j1: int, j2: int
+    old: Sequence[Hashable], i1: int, i2: int, new: Sequence[Hashable], j1: int, j2: int
 ) -> list[tuple[int, int]]:
-    places: dict[str, int] = {}
+    places: dict[Hashable, int] = {}
     for j in range(j1, j2):
         places[new[j]] = -1 if new[j] in places else j
-    seen: dict[str, int] = {}
+    seen: dict[Hashable, int] = {}
     for i in range(i1, i2):
         seen[old[i]] = -1 if old[i] in seen else i
     pairs = [(i, places.get(line, -1)) for line, i in seen.items() if i >= 0]
