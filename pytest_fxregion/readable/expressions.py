@@ -10,8 +10,6 @@ import ast
 import enum
 import keyword
 import re
-import types
-import typing
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -37,15 +35,6 @@ from pytest_fxregion.readable.values import (
     qualified_name,
     stable_text,
 )
-
-# The generic types that have an older spelling in `typing`.
-_TYPING_ALIASES: Mapping[Any, Any] = {
-    list: typing.List,  # noqa: UP006
-    dict: typing.Dict,  # noqa: UP006
-    set: typing.Set,  # noqa: UP006
-    frozenset: typing.FrozenSet,  # noqa: UP006
-    tuple: typing.Tuple,  # noqa: UP006
-}
 
 _IN_ANGLES = re.compile(r"<[^>]*>\.?")
 
@@ -197,31 +186,6 @@ class Expressions:
             key: self._counters.number(key, value) if key in keywords else value
             for key, value in kwargs.items()
         }
-
-    def annotation(self, declared: Any) -> str:
-        """Return the expression for a type that the traced function's source declared."""
-        if declared == ():
-            return "()"
-        origin = typing.get_origin(declared)
-        arguments = ",".join(self.annotation(argument) for argument in typing.get_args(declared))
-        if isinstance(declared, types.UnionType):
-            return arguments.replace(",", "|")
-        if origin is None:
-            return self._type_name(declared)
-        if isinstance(declared, types.GenericAlias):
-            name = self._type_name(origin)
-        else:
-            # typing.List[int] has the origin list, but is written as it was.
-            alias = _TYPING_ALIASES.get(origin, origin)
-            name = self._type_name(alias)
-        return f"{name}[{arguments}]" if arguments else name
-
-    def _type_name(self, kind: Any) -> str:
-        if kind is ...:
-            return "..."
-        if isinstance(kind, type):
-            return self._names.of_object(kind, qualified_name(kind))
-        return self._names.of_object(kind, repr(kind))
 
     def _keyword(self, name: str, value: Any) -> str:
         # Some operators have a parameter called `from`.

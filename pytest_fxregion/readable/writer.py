@@ -19,6 +19,7 @@ from pytest_fxregion._torch import codegen_of
 from pytest_fxregion.readable.color import colored_text
 from pytest_fxregion.readable.constants import tensor_constant_text
 from pytest_fxregion.readable.counters import Counters
+from pytest_fxregion.readable.declared_types import declared_type_text
 from pytest_fxregion.readable.expressions import Expressions
 from pytest_fxregion.readable.names import Names, attribute_path, identifier
 from pytest_fxregion.readable.source import SourceLines
@@ -166,7 +167,7 @@ class _Function:
     def _write_output(self, node: fx.Node) -> None:
         self._body += [f"# {tag}" for tag in self._notes(node)]
         if node.type is not None:
-            self._return_type = f" -> {self._expressions.annotation(node.type)}"
+            self._return_type = f" -> {declared_type_text(node.type, self._names)}"
         codegen = codegen_of(self._gm.graph)
         if type(codegen) is CodeGen:
             self._body.append(f"return {self._expressions.text(node.args[0])}")
@@ -225,7 +226,7 @@ class _Function:
             if '"' in found or "\\" in found or not found.isprintable():
                 return f": {found!r}"
             return f': "{found}"'
-        return "" if node.type is None else f" : {self._expressions.annotation(node.type)}"
+        return "" if node.type is None else f" : {declared_type_text(node.type, self._names)}"
 
     def _ragged_size(self, found: re.Match[str]) -> str:
         return f"j{self._counters.number('ragged size', found[0]) + 1}"

@@ -7,22 +7,24 @@ import contextlib
 import enum
 import math
 import operator
+import typing
 from collections import namedtuple
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import torch
-from functorch.compile import make_boxed_func
+from functorch.compile import make_boxed_func  # type: ignore[import-untyped]
 from torch import Tensor, fx, nn
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Shard
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+from torch.nn.attention.flex_attention import flex_attention
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.testing._internal.two_tensor import TwoTensor
 from torch.utils.checkpoint import checkpoint
 
-from pytest_fxregion._torch import aot_autograd, default_partition
+from pytest_fxregion._torch import aot_autograd, default_partition, tree_leaves
 from pytest_fxregion.readable import print_readable
 
 
@@ -67,9 +69,9 @@ def graphs_of(fn: Callable[..., Any], *args: Any, dynamic: bool | None = None) -
         return compile_aot(gm, inputs)
 
     torch._dynamo.reset()
-    out = torch.compile(fn, backend=backend, dynamic=dynamic)(*args)
-    leaves = [leaf for leaf in torch.utils._pytree.tree_leaves(out) if isinstance(leaf, Tensor)]
-    losses = [leaf.sum() for leaf in leaves if leaf.requires_grad and leaf.is_floating_point()]
+    out: Any = torch.compile(fn, backend=backend, dynamic=dynamic)(*args)
+    values = [value for value in tree_leaves(out) if isinstance(value, Tensor)]
+    losses = [value.sum() for value in values if value.requires_grad and not value.is_complex()]
     if losses:
         torch.stack([loss.double() for loss in losses]).sum().backward()
     return graphs
@@ -80,14 +82,14 @@ def leaf(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
 
 
 def nested_cond(x: Tensor) -> Any:
-    def inner(a: Tensor) -> Tensor:
-        return torch.cond(a.sum() > 1, lambda b: b * 2, lambda b: b * 3, (a,))  # type: ignore[no-any-return]
+    def inner(a: Tensor) -> Any:
+        return torch.cond(a.sum() > 1, lambda b: b * 2, lambda b: b * 3, (a,))
 
     return torch.cond(x.sum() > 0, lambda a: (a.sin(), inner(a)), lambda a: (a.cos(), a + 1), (x,))
 
 
 def loop(x: Tensor) -> Any:
-    while_loop = torch._higher_order_ops.while_loop
+    while_loop: Any = torch._higher_order_ops.while_loop
     return while_loop(lambda i, _: i < 3, lambda i, y: (i + 1, y.sin()), (torch.tensor(0), x))
 
 
@@ -103,19 +105,23 @@ class Square(torch.autograd.Function):
         return x * x
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+    def backward(ctx: Any, gradient: Tensor) -> Any:
         return gradient * 2 * ctx.saved_tensors[0]
 
 
+def squared(x: Tensor) -> Any:
+    apply: Any = Square.apply
+    return apply(x) * 2
+
+
 def unbacked(x: Tensor) -> Any:
-    count = x[0].item()
+    count: Any = x[0].item()
     torch._check(count > 0)
     return torch.zeros(count) * 2, x.nonzero(), count
 
 
-def masked(q: Tensor, k: Tensor, v: Tensor) -> Any:
-    mask = create_block_mask(lambda b, h, i, j: i >= j, 1, 1, 128, 128, device="cpu")
-    return flex_attention(q, k, v, score_mod=lambda s, b, h, i, j: s + i - j, block_mask=mask)
+def scored(q: Tensor, k: Tensor, v: Tensor) -> Any:
+    return flex_attention(q, k, v, score_mod=lambda s, b, h, i, j: s + i - j)
 
 
 def dropped_out(x: Tensor) -> Any:
@@ -171,8 +177,8 @@ TRAINING_STEPS: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]
     "cond in cond": (nested_cond, lambda: (leaf(4),)),
     "while_loop": (loop, lambda: (torch.randn(3),)),
     "invoke_subgraph": (lambda x: block(block(x)), lambda: (leaf(4),)),
-    "flex_attention": (masked, lambda: tuple(torch.randn(1, 1, 128, 16) for _ in range(3))),
-    "autograd function": (lambda x: Square.apply(x) * 2, lambda: (leaf(3),)),
+    "flex_attention": (scored, lambda: tuple(torch.randn(1, 1, 128, 16) for _ in range(3))),
+    "autograd function": (squared, lambda: (leaf(3),)),
     "checkpointed dropout": (dropped_out, lambda: (leaf(4),)),
     "tensor subclass": (
         lambda x, y: x.sin() * y,
@@ -225,7 +231,7 @@ def test_on_both_graphs_around_a_graph_break() -> None:
 
 
 @pytest.mark.parametrize("tracing_mode", ["real", "fake", "symbolic"])
-def test_on_make_fx_graphs_with_structured_inputs(tracing_mode: str) -> None:
+def test_on_make_fx_graphs_with_structured_inputs(tracing_mode: Any) -> None:
     def structured(inputs: dict[str, Any], y: Tensor) -> dict[str, Tensor]:
         return {"a": inputs["x"].sin() + inputs["l"][0] + y + torch.tensor([1, 2, 3])}
 
@@ -276,13 +282,8 @@ class Annotated(nn.Module):
         self.weight = nn.Parameter(torch.ones(2))
         self.layers = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
 
-    def forward(
-        self,
-        x: Tensor,
-        y: int | None = None,
-        z: list[int] = (),  # type: ignore[assignment] *args: Any, **kwargs: Any
-    ) -> Tensor:
-        first = kept_whole(x, y, Mode.FAST, k=math.inf)
+    def forward(self, x: Tensor, y: int | None = None, *args: Any, **kwargs: Any) -> Tensor:
+        first: Any = kept_whole(x, y, Mode.FAST, k=math.inf)
         x = self.layers(x.view(-1, 2) + self.weight)
         x += 1
         return torch.relu(-x @ x)[0:1, ...] + torch.add(first, ~(x > 0))
@@ -292,10 +293,37 @@ def test_on_symbolically_traced_modules() -> None:
     assert_agrees(fx.symbolic_trace(Annotated()))
 
 
+@pytest.mark.parametrize(
+    "declared",
+    [
+        int,
+        Tensor,
+        type(None),
+        Mode,
+        list[int],
+        dict[str, Tensor],
+        tuple[int, ...],
+        typing.List[int],  # noqa: UP006
+        typing.Dict[str, typing.List[Tensor]],  # noqa: UP006
+        typing.Optional[Tensor],  # noqa: UP045
+        typing.Union[int, Mode],  # noqa: UP007
+        int | str,
+        dict[str, int] | None,
+        "Tensor",
+    ],
+    ids=str,
+)
+def test_on_declared_types(declared: Any) -> None:
+    graph = fx.Graph()
+    x = graph.placeholder("x", type_expr=declared)
+    graph.output(x, type_expr=declared)
+    assert_agrees(fx.GraphModule({}, graph))
+
+
 def test_on_every_kind_of_argument_and_function() -> None:
     graph = fx.Graph()
     x = graph.placeholder("x")
-    arguments = {
+    arguments: dict[str, Any] = {
         "device": torch.device("cuda:0"),
         "complex": complex(1, 2),
         "text": "a\"'\n",
@@ -308,7 +336,7 @@ def test_on_every_kind_of_argument_and_function() -> None:
         "tensor": torch.ones(2),
         "mapping": {"k": [x, torch.float32]},
     }
-    positional = (x, Pair(x, 2), Mode.FAST, torch.contiguous_format, slice(None, x, 2))
+    positional: Any = (x, Pair(x, 2), Mode.FAST, torch.contiguous_format, slice(None, x, 2))
     y = graph.call_function(torch.Tensor.add, positional, arguments)
     for function in (
         kept_whole,
@@ -367,7 +395,7 @@ def test_on_distributed_tensors() -> None:
         [Replicate(), Shard(0), Shard(0)],
     ]
     with process_group_without_peers():
-        mesh = torch.distributed.init_device_mesh("cpu", (2, 2, 2))
+        mesh = init_device_mesh("cpu", (2, 2, 2))
         for placement in placements:
             local = torch.ones(4, 4)
             value = DTensor.from_local(local, mesh, placement, run_check=False)

@@ -159,7 +159,9 @@ def test_checkpoint_ids_count_from_zero_in_order_of_appearance() -> None:
     inner.meta["ac_graph_id"] = 7
     body.graph.output(inner)
     graph.output(x)
-    text = print_readable(fx.GraphModule({"body": body}, graph), print_output=False)
+    gm = fx.GraphModule({}, graph)
+    gm.add_module("body", body)
+    text = print_readable(gm, print_output=False)
     found = [line.strip() for line in text.splitlines() if "ac_graph_id" in line]
     assert found == [f"# ac_graph_id: {number}" for number in (0, 1, 0, 1)]
 

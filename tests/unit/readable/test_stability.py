@@ -11,7 +11,10 @@ from typing import Any
 
 import pytest
 import torch
-from functorch.compile import aot_function, make_boxed_func
+from functorch.compile import (  # type: ignore[import-untyped]
+    aot_function,
+    make_boxed_func,
+)
 from torch import Tensor, fx
 from torch.fx.traceback import annotate, preserve_node_meta
 from torch.utils.checkpoint import checkpoint
@@ -26,12 +29,11 @@ class Owner:
     """Its default repr holds a memory address."""
 
 
-def step(x: Tensor, n: int) -> Tensor:
+def step(x: Tensor, n: int) -> Any:
     with annotate({"compile_with_inductor": {"inductor_region": {"b", "a"}}, "owner": Owner()}):
         y = x[:n].sin() * torch.tensor([1.0, 2.0, 3.0])
     with annotate({"z": {3, 1, 2}, "a": SOURCE_TREE / "model.py"}):
-        y = checkpoint(lambda t: t.cos().exp(), y, use_reentrant=False)
-    return y
+        return checkpoint(lambda t: t.cos().exp(), y, use_reentrant=False)
 
 
 def texts_of_step() -> list[str]:

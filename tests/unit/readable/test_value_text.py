@@ -67,7 +67,7 @@ class Config:
 Pair = collections.namedtuple("Pair", "left right")
 
 
-def function(x: int) -> int:
+def function(x: int, k: object = None) -> int:
     return x
 
 
