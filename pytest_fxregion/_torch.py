@@ -103,6 +103,12 @@ import torch._inductor
 import torch.fx.traceback
 from torch import _C
 
+# What AOTAutograd's cache takes for a compiled function, and how to tell it not to save one.
+from torch._functorch._aot_autograd.autograd_cache import (
+    BypassAOTAutogradCache as BypassAOTAutogradCache,
+)
+from torch._inductor.output_code import OutputCode as OutputCode
+
 # Dynamo's way of saying "trace again, otherwise": must pass through a compiler untouched.
 from torch._dynamo.exc import RestartAnalysis as RestartAnalysis
 
@@ -335,12 +341,16 @@ _TRANSPARENT_WRAPPERS = (
     "_create_runtime_wrapper.<locals>.runtime_wrapper",
 )
 
+# How the function that Inductor writes refers to operators.
+_OPERATOR_PREFIXES = ("torch.ops.", "aten.", "extern_kernels.", "inductor_ops.")
 
-def generated_call(artifact: Any) -> Any | None:
-    """The function that Inductor generated: takes a list, which it empties, gives a sequence.
 
-    None if something between it and the artifact may matter: input mutation, functionalised random
-    numbers, subclasses, autograd, or a wrapper of a torch version that is not known here.
+def generated_call(artifact: Any) -> tuple[Any, bool] | None:
+    """The function that Inductor generated, and whether it calls operators besides its kernels.
+
+    The function takes a list, which it empties, and gives a sequence.  None if something between it
+    and the artifact may matter: input mutation, functionalised random numbers, subclasses,
+    autograd, or a wrapper of a torch version that is not known here.
     """
     from torch._inductor.output_code import CompiledFxGraph
 
@@ -361,4 +371,12 @@ def generated_call(artifact: Any) -> Any | None:
         found = inner[0].cell_contents
     if found.mutated_input_idxs or found.current_callable is None:
         return None
-    return found.current_callable
+    body = found.source_code.rpartition("def call(")[2]
+    return found.current_callable, not body or any(name in body for name in _OPERATOR_PREFIXES)
+
+
+def is_result_cached() -> bool:
+    """Whether AOTAutograd saves what a compiler returns, and so wants it in a form of its own."""
+    from torch._functorch import config
+
+    return bool(config.force_autograd_cache)

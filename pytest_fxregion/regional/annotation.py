@@ -56,7 +56,7 @@ class AnnotationReader:
         Raises :class:`AnnotationError` with ``file:line``, the wrong key and the nearest valid one.
         """
         custom = node.meta.get("custom")
-        if not isinstance(custom, Mapping) or ANNOTATION_KEY not in custom:
+        if not custom or not isinstance(custom, Mapping) or ANNOTATION_KEY not in custom:
             return None
         if node.op in ("placeholder", "output") or node.meta.get("is_gradient_acc"):
             return None

@@ -1,18 +1,20 @@
-"""How a spliced graph is called.  In: the original graph's code generator; out: ours.
+"""How a spliced graph is called, and how it calls its regions.  In: a graph; out: a graph module.
 
-AOTAutograd passes one list, which it expects to be emptied so that operands are freed at their
-last use; ``make_fx`` and ``torch.export`` graphs are called with their inputs.  The placeholder of
-a flat graph is never a list, so one generated function can serve both.
+AOTAutograd passes one list, which it expects to be emptied so that inputs are freed at their last
+use; ``make_fx`` and ``torch.export`` graphs are called with their inputs.  The placeholder of a
+flat graph is never a list, so one generated function can serve both.  Regions are handed lists in
+the same way, so that an operand is freed at its last use inside the region.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torch.fx import Graph
 
-from pytest_fxregion._torch import CodeGen, PyTreeCodeGen, tree_flatten_spec
+from pytest_fxregion._torch import CodeGen, LazyGraphModule, PyTreeCodeGen, tree_flatten_spec
 
 
 def codegen_for(graph: Graph) -> CodeGen:
@@ -27,21 +29,65 @@ def codegen_for(graph: Graph) -> CodeGen:
     return original
 
 
+class RegionalModule(LazyGraphModule):
+    """A spliced graph.  Its call goes straight to the generated function where no hook listens."""
+
+    # AOTAutograd asks for this name to know that it may pass one list.
+    _boxed_call = True
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the graph."""
+        if self._forward_hooks or self._forward_pre_hooks:
+            return super().__call__(*args, **kwargs)
+        return self.forward(*args, **kwargs)
+
+    def _real_recompile(self) -> Any:
+        code = super()._real_recompile()
+        type(self).__call__ = RegionalModule.__call__  # type: ignore[method-assign]
+        return code
+
+
+_REGION_CALL = re.compile(
+    r"^(?P<indent> *)(?P<result>\w+) = (?P<call>\w*inductor_region_\d+)"
+    r"\((?P<operands>[\w, ]*)\)(?P<freed>;  [\w =]+ = None)?$",
+    re.MULTILINE,
+)
+
+
+def hand_over_operands(graph: Graph) -> None:
+    """Have the graph's generated code give each region a list that is the only one to hold it."""
+
+    def rewrite(body: list[str]) -> list[str]:
+        return [_REGION_CALL.sub(_boxed_call, "".join(body))]
+
+    graph.on_generate_code(lambda _: rewrite)
+
+
+def _boxed_call(match: re.Match[str]) -> str:
+    indent, result, call, operands, freed = match.group(
+        "indent", "result", "call", "operands", "freed"
+    )
+    if not freed:
+        return f"{indent}{result} = {call}.boxed([{operands}])"
+    boxed = f"{result}_operands"
+    return f"{indent}{boxed} = [{operands}]{freed};  {result} = {call}.boxed({boxed})"
+
+
 class ListOrPositional(CodeGen):
     """A flat graph's function: takes its inputs, or one list of them, which it empties."""
 
     def gen_fn_def(self, free_vars: list[str], maybe_return_annotation: str, **_: Any) -> str:
         """Write the head of the function."""
-        names = [_bare(name) for name in free_vars if name != "self"]
-        lines = [
-            f"def {self._func_name}(self, *args){maybe_return_annotation}:",
-            "    if len(args) == 1 and type(args[0]) is list:",
-            "        args = args[0]",
-        ]
-        if names:
-            lines.append(f"    {', '.join(names)}, = args")
-        lines += ["    if type(args) is list:", "        args.clear()", "    args = None"]
-        return "\n".join(lines)
+        names = ", ".join(_bare(name) for name in free_vars if name != "self")
+        taken = f"{names}, = args" if names else "pass"
+        return f"""def {self._func_name}(self, *args){maybe_return_annotation}:
+    if len(args) == 1 and type(args[0]) is list:
+        args = args[0]
+        {taken}
+        args.clear()
+    else:
+        {taken}
+    args = None"""
 
 
 class ListOrStructured(PyTreeCodeGen):

@@ -30,11 +30,13 @@ class Artifact:
 
     ``call``: takes the operands, gives a sequence of results, does whatever the body's mutations,
     aliases and autograd need.  ``generated``: Inductor's own function, where it alone is enough
-    without autograd and autocast: takes a list, which it empties as it goes.
+    without autograd: takes a list, which it empties as it goes.  ``casts``: autocast may change
+    what ``generated`` computes, since it calls operators.
     """
 
     call: Callable[..., Sequence[object]]
     generated: Callable[[list[object]], Sequence[object]] | None
+    casts: bool
 
 
 class ArtifactStore:
@@ -93,7 +95,8 @@ def compile_body(
         raise RegionError(
             f"{name}{where} could not be compiled{settings}: {type(error).__name__}: {error}"
         ) from error
-    return Artifact(call, generated_call(call) if _only_computes(body) else None)
+    generated = generated_call(call) if _only_computes(body) else None
+    return Artifact(call, *(generated or (None, False)))
 
 
 def _only_computes(body: GraphModule) -> bool:

@@ -5,18 +5,25 @@ annotation → effects → partition → scoop → fingerprint → compile → s
 
 from __future__ import annotations
 
+import gc
 import operator
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from torch.fx import GraphModule, Node
 
-from pytest_fxregion._torch import FakeTensorMode, without_node_metadata
+from pytest_fxregion._torch import (
+    FakeTensorMode,
+    ambient_compile_state,
+    is_result_cached,
+    without_node_metadata,
+)
 
 from .annotation import Annotation, AnnotationReader, sources_of
 from .compile import ARTIFACTS, compile_body
 from .effects import order_constraints
-from .fingerprint import ambient_fingerprint, devices_of, fingerprint
+from .fingerprint import fingerprint
 from .partition import UNLABELLED, Plan, partition
 from .region import Region, RegionCall
 from .scoop import Piece, scoop
@@ -43,7 +50,12 @@ def regional_inductor(gm: GraphModule, *example_inputs: object) -> GraphModule:
 
     ``gm`` is left as it is.  Raises what :func:`compile_regions` raises.
     """
-    return compile_regions(gm, example_inputs).graph_module
+    compiled = compile_regions(gm, example_inputs).graph_module
+    if is_result_cached():
+        from .uncached import UncachedOutput
+
+        return UncachedOutput(compiled)  # type: ignore[return-value]  # stands for a graph module
+    return compiled
 
 
 def compile_regions(gm: GraphModule, example_inputs: Sequence[object] = ()) -> RegionalGraph:
@@ -64,34 +76,34 @@ class _Compilation:
     """One call of :func:`compile_regions`: what its graph and subgraphs have in common."""
 
     def __init__(self) -> None:
-        self._annotations = AnnotationReader()
+        self._reader = AnnotationReader()
+        self._annotations: dict[int, dict[Node, Annotation]] = {}
         self._regions: list[Region] = []
         self._done: dict[int, GraphModule] = {}
         self._first_with: dict[Hashable, str] = {}
         self._ambient: Hashable = None
 
     def run(self, gm: GraphModule) -> RegionalGraph:
-        graphs: dict[int, GraphModule] = {}
-        self._check(gm, graphs)
-        self._ambient = ambient_fingerprint(devices_of([g.graph for g in graphs.values()]))
+        self._read(gm)
         return RegionalGraph(self._compile(gm, None, inner=False), tuple(self._regions))
 
-    def _check(self, gm: GraphModule, seen: dict[int, GraphModule]) -> None:
-        """Read every annotation, so that a wrong one is found before anything compiles."""
-        seen[id(gm)] = gm
-        for node in gm.graph.nodes:
-            self._annotations.read(node)
+    def _read(self, gm: GraphModule) -> None:
+        """Read all annotations, so that a wrong one is found before anything compiles."""
+        if id(gm) in self._annotations:
+            return
+        self._annotations[id(gm)] = _annotate(gm, self._reader)
         for target in _attributes(gm):
             subgraph = attribute_of(gm, target)
-            if isinstance(subgraph, GraphModule) and id(subgraph) not in seen:
-                self._check(subgraph, seen)
+            if isinstance(subgraph, GraphModule):
+                self._read(subgraph)
 
     def _compile(self, gm: GraphModule, mode: FakeTensorMode | None, *, inner: bool) -> GraphModule:
-        nodes = list(gm.graph.nodes)
-        values = GraphValues(gm, nodes, mode)
-        annotations = self._annotate(gm, nodes)
-        plan = _plan(nodes, annotations)
-        pieces = scoop(gm, nodes, plan.pieces, values)
+        with _collector_paused():
+            nodes = list(gm.graph.nodes)
+            values = GraphValues(gm, nodes, mode)
+            annotations = self._annotations[id(gm)]
+            plan = _plan(nodes, annotations)
+            pieces = scoop(gm, nodes, plan.pieces, values)
         calls = [
             self._call(piece, annotations[piece.nodes[-1]], values.fake_mode, inner=inner)
             for piece in pieces
@@ -99,21 +111,24 @@ class _Compilation:
         subgraphs = self._subgraphs(gm, annotations, values.fake_mode)
         if inner and not calls and not subgraphs:
             return gm
-        return splice(
-            gm,
-            nodes,
-            plan.schedule,
-            pieces,
-            calls,
-            [call.fxregion_region.name for call in calls],
-            replaced=subgraphs,
-            own_convention=inner,
-        )
+        with _collector_paused():
+            return splice(
+                gm,
+                nodes,
+                plan.schedule,
+                pieces,
+                calls,
+                [call.fxregion_region.name for call in calls],
+                replaced=subgraphs,
+                own_convention=inner,
+            )
 
     def _call(
         self, piece: Piece, annotation: Annotation, mode: FakeTensorMode, *, inner: bool
     ) -> RegionCall:
         """Compile a piece, or take the artifact of an equal one."""
+        if self._ambient is None:
+            self._ambient = ambient_compile_state()
         key = fingerprint(piece.body, annotation.configs_key, self._ambient)
         region = _describe(
             piece,
@@ -130,24 +145,6 @@ class _Compilation:
             )
             ARTIFACTS.put(key, artifact)
         return RegionCall(region, artifact, traceable=inner)
-
-    def _annotate(self, gm: GraphModule, nodes: Sequence[Node]) -> dict[Node, Annotation]:
-        """Return the annotation of each node that belongs to a region."""
-        found: dict[Node, Annotation] = {}
-        for node in nodes:
-            if node.op == "get_attr":
-                continue
-            if node.op == "call_function" and node.target is operator.getitem:
-                # Values cross a border flat: an item is taken where its container is made.
-                source = node.args[0]
-                if isinstance(source, Node) and source.op != "placeholder":
-                    if source in found:
-                        found[node] = found[source]
-                    continue
-            annotation = self._annotations.read(node)
-            if annotation is not None:
-                found[node] = annotation
-        return found
 
     def _subgraphs(
         self, gm: GraphModule, annotations: dict[Node, Annotation], mode: FakeTensorMode
@@ -166,6 +163,41 @@ class _Compilation:
             if self._done[id(subgraph)] is not subgraph:
                 compiled[target] = self._done[id(subgraph)]
         return compiled
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Hold garbage collection back while a graph is copied.
+
+    Nothing is garbage yet, and each of the many collections that so many new objects set off would
+    visit the whole graph again: half of the time at 50,000 nodes.
+    """
+    running = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if running:
+            gc.enable()
+
+
+def _annotate(gm: GraphModule, reader: AnnotationReader) -> dict[Node, Annotation]:
+    """Return the annotation of each node that belongs to a region."""
+    found: dict[Node, Annotation] = {}
+    for node in gm.graph.nodes:
+        if node.op == "get_attr":
+            continue
+        if node.op == "call_function" and node.target is operator.getitem:
+            # Values cross a border flat: an item is taken where its container is made.
+            source = node.args[0]
+            if isinstance(source, Node) and source.op != "placeholder":
+                if source in found:
+                    found[node] = found[source]
+                continue
+        annotation = reader.read(node)
+        if annotation is not None:
+            found[node] = annotation
+    return found
 
 
 def _attributes(gm: GraphModule) -> list[str]:

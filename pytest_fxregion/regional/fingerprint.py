@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
 
 import torch
-from torch.fx import Graph, GraphModule, Node
+from torch.fx import GraphModule, Node
 
-from pytest_fxregion._torch import OpOverload, ambient_compile_state, is_plain_tensor, storage_key
+from pytest_fxregion._torch import OpOverload, is_plain_tensor, storage_key
 
 from .symbols import shape_environment_of
 from .values import attribute_of
@@ -35,19 +35,24 @@ class Identity:
         return id(self.object)
 
 
-def ambient_fingerprint(devices: frozenset[torch.device]) -> Hashable:
-    """Return what a compile depends on besides its graph: modes, defaults, options, devices."""
-    properties = tuple(
+def fingerprint(body: GraphModule, configs: Hashable, ambient: Hashable) -> Hashable:
+    """Return the key of a body whose placeholders carry their operands' values.
+
+    ``configs``: a key of the piece's configuration; ``ambient``: of everything else that a compile
+    depends on besides its graph.
+    """
+    return (_graph_key(body), _device_key(body), configs, ambient)
+
+
+def _device_key(body: GraphModule) -> Hashable:
+    """Key the devices that code is made for: ``cuda:0`` may be another model than before."""
+    vals = (node.meta.get("val") for node in body.graph.nodes)
+    devices = {val.device for val in vals if isinstance(val, torch.Tensor)}
+    return tuple(
         (str(device), repr(torch.get_device_module(device).get_device_properties(device)))
         for device in sorted(devices, key=str)
         if device.type not in ("cpu", "meta")
     )
-    return (ambient_compile_state(), properties)
-
-
-def fingerprint(body: GraphModule, configs: Hashable, ambient: Hashable) -> Hashable:
-    """Return the key of a body whose placeholders carry their operands' values."""
-    return (_graph_key(body), configs, ambient)
 
 
 def _graph_key(module: GraphModule) -> Hashable:
@@ -141,13 +146,3 @@ def _environment_key(number: torch.SymInt | torch.SymFloat | torch.SymBool) -> i
     if environment not in _environments:
         _environments[environment] = next(_environment_numbers)
     return _environments[environment]
-
-
-def devices_of(graphs: Sequence[Graph]) -> frozenset[torch.device]:
-    """Return the devices that the graphs' values are on."""
-    return frozenset(
-        value.device
-        for graph in graphs
-        for node in graph.nodes
-        if isinstance(value := node.meta.get("val"), torch.Tensor)
-    )

@@ -72,15 +72,25 @@ def _boxed(artifact: Artifact, single: bool) -> Callable[[list[object]], object]
     if generated is None:
         return whole
 
-    def first(operands: list[object]) -> object:
-        if grad_enabled() or is_autocast_active():
-            return whole(operands)
-        return generated(operands)[0]
+    if artifact.casts:
 
-    def several(operands: list[object]) -> object:
-        if grad_enabled() or is_autocast_active():
-            return whole(operands)
-        return generated(operands)
+        def first(operands: list[object]) -> object:
+            if grad_enabled() or is_autocast_active():
+                return whole(operands)
+            return generated(operands)[0]
+
+        def several(operands: list[object]) -> object:
+            if grad_enabled() or is_autocast_active():
+                return whole(operands)
+            return generated(operands)
+
+    else:
+
+        def first(operands: list[object]) -> object:
+            return whole(operands) if grad_enabled() else generated(operands)[0]
+
+        def several(operands: list[object]) -> object:
+            return whole(operands) if grad_enabled() else generated(operands)
 
     return first if single else several
 

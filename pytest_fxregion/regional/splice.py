@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 
 import torch
 from torch.fx import Graph, GraphModule, Node
 
-from pytest_fxregion._torch import LazyGraphModule
-
-from .calling import codegen_for
+from .calling import RegionalModule, codegen_for, hand_over_operands
 from .scoop import Piece, is_held
 from .symbols import SymbolSource
 from .values import attribute_of
@@ -68,8 +67,9 @@ def splice(
             )
             item.meta = dict(node.meta)
             new[node] = item
-    graph.set_codegen(module.graph._codegen if own_convention else codegen_for(module.graph))
-    spliced = LazyGraphModule(held, graph, class_name=type(module).__name__)
+    graph.set_codegen(copy(module.graph._codegen) if own_convention else codegen_for(module.graph))
+    hand_over_operands(graph)
+    spliced = RegionalModule(held, graph, class_name=type(module).__name__)
     spliced.meta = dict(module.meta)
     spliced.training = module.training
     return spliced

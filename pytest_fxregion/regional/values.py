@@ -40,15 +40,16 @@ def _tensors(value: object) -> list[FakeTensor]:
 class GraphValues:
     """The values of one graph's nodes, all of one fake mode (:attr:`fake_mode`).
 
-    Calling it with a node gives the node's value, or None if nothing is known of it.
+    ``fake_mode`` is taken where the nodes have none, or several.  Calling it with a node gives the
+    node's value, or None if nothing is known of it.
     """
 
     def __init__(
         self, module: GraphModule, nodes: Sequence[Node], fake_mode: FakeTensorMode | None
     ) -> None:
-        mode = fake_mode or fake_mode_of(nodes)
+        mode = fake_mode_of(nodes)
         self._rebase = mode is None
-        self.fake_mode = mode or new_fake_mode()
+        self.fake_mode = mode or fake_mode or new_fake_mode()
         self._module = module
         self._made: dict[Node, object] = {}
 
