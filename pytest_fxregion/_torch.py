@@ -24,9 +24,6 @@ from torch._dynamo.backends.common import aot_autograd as aot_autograd
 # Where the joint graph's tracer finishes (and copies forward metadata); replaced by our own passes.
 from torch._functorch._aot_autograd import graph_capture as joint_capture
 
-# Where the traced backward begins (and autograd's nodes get their hooks); our recorder is added.
-from torch._functorch._aot_autograd import graph_capture_wrappers as joint_wrappers
-
 # Splits the joint graph in two, saving what eager would save; does what the AC tags ask for.
 from torch._functorch.partitioners import default_partition as default_partition
 

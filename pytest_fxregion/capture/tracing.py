@@ -8,13 +8,15 @@ first and our passes run at the second, in place of torch's.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 from unittest.mock import patch
 
+import torch
 from torch import fx
 
-from pytest_fxregion._torch import AutogradNode, joint_capture, joint_wrappers
+from pytest_fxregion._torch import joint_capture
 from pytest_fxregion.passes.gradient_accumulation import AccumulationRecorder, tag_accumulations
 from pytest_fxregion.passes.metadata import copy_forward_metadata
 
@@ -25,19 +27,25 @@ def joint_graph_passes() -> Iterator[None]:
 
     torch compiles under a process-wide lock, so that one replacement at a time is enough.
     """
-    keep_stack_traces = joint_wrappers.setup_stacktrace_preservation_hooks  # type: ignore[attr-defined]
-    recorder = AccumulationRecorder()
+    trace_backward = torch.autograd.grad
 
-    def before_backward(roots: list[AutogradNode]) -> None:
-        keep_stack_traces(roots)
-        recorder.watch(roots)
+    def watched_backward(
+        outputs: Sequence[torch.Tensor], inputs: Any, grad_outputs: Any = None, **options: Any
+    ) -> tuple[torch.Tensor, ...]:
+        # Every hook that torch itself puts on the autograd graph is there by now.
+        recorder = AccumulationRecorder()
+        if isinstance(outputs, list) and isinstance(grad_outputs, list):
+            recorder.watch(outputs, grad_outputs)
+        gradients = trace_backward(outputs, inputs, grad_outputs, **options)
+        recorder.mark()
+        return gradients
 
     def after_tracing(joint_graph: fx.GraphModule) -> None:
-        tag_accumulations(joint_graph, recorder)
+        tag_accumulations(joint_graph)
         copy_forward_metadata(joint_graph)
 
     with (
-        patch.object(joint_wrappers, "setup_stacktrace_preservation_hooks", before_backward),
+        patch.object(torch.autograd, "grad", watched_backward),
         patch.object(joint_capture, "copy_fwd_metadata_to_bw_nodes", after_tracing),
     ):
         yield

@@ -23,6 +23,7 @@ from unittest.mock import patch
 import torch
 import torch.utils.checkpoint
 from torch import fx
+from torch.autograd.graph import get_gradient_edge
 
 from pytest_fxregion._torch import AutogradNode, size_hint
 from pytest_fxregion.passes.gradient_accumulation import reachable
@@ -63,17 +64,17 @@ class EagerAccumulations:
     )
 
     def watch_call(self, names: Mapping[int, str], outputs: Iterable[Any]) -> None:
-        """Hook the autograd graph of ``outputs``; call it before the backward.
+        """Hook the autograd graph of ``outputs``; call it before the backward from all of them.
 
         ``names`` are those of the tensors that collect gradients, by identity.
         """
         self._names.update(names)
-        roots = [
-            output.grad_fn
-            for output in outputs
-            if isinstance(output, torch.Tensor) and output.grad_fn is not None
-        ]
-        for node in reachable(roots):
+        roots = [o for o in outputs if isinstance(o, torch.Tensor) and o.requires_grad]
+        for output in roots:  # each starts with a gradient of its own
+            edge = get_gradient_edge(output)
+            arrival = ((output.dtype, tuple(output.shape)), "the caller, for an output")
+            self._arrivals[edge.node, edge.output_nr].append(arrival)
+        for node in reachable([o.grad_fn for o in roots if o.grad_fn is not None]):
             node.register_hook(self._record(node))
 
     def _record(self, node: AutogradNode) -> Any:
@@ -156,14 +157,18 @@ def disagreements(
 
 
 def tagged_nodes(graph: fx.GraphModule) -> list[fx.Node]:
-    """Return the accumulation nodes of a joint graph and of the bodies inside it."""
-    return [
-        node
-        for module in graph.modules()
-        if isinstance(module, fx.GraphModule)
-        for node in module.graph.nodes
-        if node.meta.get("is_gradient_acc")
-    ]
+    """Return the accumulation nodes that one run of a joint graph passes, once for each time.
+
+    Those of a nested region's body count for each call of it.  The bodies of other higher-order
+    operators (``cond``, ``scan``…) do not count: in eager, too, the engine sees one node there.
+    """
+    found = []
+    for node in graph.graph.nodes:
+        if node.meta.get("is_gradient_acc"):
+            found.append(node)
+        if node.target is torch.ops.higher_order.invoke_subgraph:
+            found += tagged_nodes(graph.get_submodule(node.args[0].target))
+    return found
 
 
 def source_line(frames: Sequence[str], root: Path | None) -> str | None:

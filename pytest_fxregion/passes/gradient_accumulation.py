@@ -10,6 +10,10 @@ gradient went along which edge, and that is what :class:`AccumulationRecorder` r
 backward is traced.  Nothing is guessed from names or stack traces: a hook's arithmetic, or a custom
 Function that returns ``g + g``, lies on no such chain.
 
+The bodies of higher-order operators are traced before the graph that calls them and then traced
+again into it, as other nodes.  Of a node's metadata ``custom`` comes along, so that is where an
+accumulation is marked until all tracing is over.
+
 What is tagged and why: https://github.com/pytorch/pytorch/pull/167572.
 """
 
@@ -22,10 +26,14 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch.autograd.graph import get_gradient_edge
 
 from pytest_fxregion._torch import AutogradNode, current_tracer, node_of_traced_tensor
 
 ADD = torch.ops.aten.add.Tensor
+
+# The key in ``custom`` that marks an accumulation while tracing goes on.
+MARK = "fxregion_gradient_accumulation"
 
 
 @dataclass(frozen=True)
@@ -38,18 +46,15 @@ class Arrival:
 
 @dataclass
 class AccumulationRecorder:
-    """Records, while one backward is traced, which gradient went along which autograd edge.
-
-    One recorder serves one joint graph, including those of higher-order operators inside it.
-    """
+    """Records, while one backward is traced, which gradient went along which autograd edge."""
 
     # The key holds the autograd node itself, so that its identity cannot be taken over by another.
     arrivals: dict[tuple[AutogradNode, int], list[Arrival]] = field(
         default_factory=lambda: defaultdict(list)
     )
 
-    def watch(self, roots: Sequence[AutogradNode]) -> None:
-        """Hook every autograd node that is reachable from ``roots``.
+    def watch(self, outputs: Sequence[torch.Tensor], tangents: Sequence[Any]) -> None:
+        """Hook every autograd node that is reachable from ``outputs``; note their ``tangents``.
 
         Call it when no other hook that changes gradients is going to be registered after it, while
         the tracer that will trace the backward is active.  Does nothing outside of tracing.
@@ -57,20 +62,26 @@ class AccumulationRecorder:
         tracer = current_tracer()
         if tracer is None:
             return
-        for node in reachable(roots):
+        # The engine sends the tangents out first, in this order.
+        for output, tangent in zip(outputs, tangents, strict=True):
+            edge = get_gradient_edge(output)
+            self._arrived(edge.node, edge.output_nr, tangent, tracer)
+        for node in reachable([o.grad_fn for o in outputs if o.grad_fn is not None]):
             node.register_hook(self._record_outgoing(node, tracer))
 
     def _record_outgoing(self, node: AutogradNode, tracer: Any) -> Any:
         def after_backward(grad_inputs: Sequence[Any], _grad_outputs: Sequence[Any]) -> None:
             for (target, index), gradient in zip(node.next_functions, grad_inputs, strict=True):
-                if target is None or gradient is None:
-                    continue
-                value = node_of_traced_tensor(gradient, tracer)
-                if value is not None:
-                    newest = next(reversed(value.graph.nodes))
-                    self.arrivals[target, index].append(Arrival(value, newest))
+                if target is not None:
+                    self._arrived(target, index, gradient, tracer)
 
         return after_backward
+
+    def _arrived(self, target: AutogradNode, index: int, gradient: Any, tracer: Any) -> None:
+        value = None if gradient is None else node_of_traced_tensor(gradient, tracer)
+        if value is not None:
+            newest = next(reversed(value.graph.nodes))
+            self.arrivals[target, index].append(Arrival(value, newest))
 
     def accumulations(self) -> list[fx.Node]:
         """Return the nodes that sum two gradients of one value, in graph order within a value."""
@@ -84,6 +95,11 @@ class AccumulationRecorder:
                 found.append(addition)
                 total = addition
         return found
+
+    def mark(self) -> None:
+        """Mark the accumulations; call it when the backward has been traced."""
+        for node in self.accumulations():
+            node.meta["custom"] = {MARK: True}
 
 
 def reachable(roots: Iterable[AutogradNode]) -> list[AutogradNode]:
@@ -103,22 +119,22 @@ def reachable(roots: Iterable[AutogradNode]) -> list[AutogradNode]:
     return order
 
 
-def tag_accumulations(joint_graph: fx.GraphModule, recorder: AccumulationRecorder) -> int:
-    """Tag the accumulation nodes of ``joint_graph``; return how many there are.
+def tag_accumulations(joint_graph: fx.GraphModule) -> int:
+    """Turn the marks in ``joint_graph`` into tags; return how many there are.
 
     Every other node loses the tag it may have been given while tracing.
     """
-    accumulations = set(recorder.accumulations())
+    count = 0
     for module in joint_graph.modules():
         if not isinstance(module, fx.GraphModule):
             continue
         for node in module.graph.nodes:
-            if node in accumulations:
+            node.meta.pop("is_gradient_acc", None)
+            if MARK in (node.meta.get("custom") or ()):
                 node.meta["is_gradient_acc"] = True
-                node.meta.pop("custom", None)
-            else:
-                node.meta.pop("is_gradient_acc", None)
-    return len(accumulations)
+                del node.meta["custom"]
+                count += 1
+    return count
 
 
 def _addition(total: fx.Node, arrival: Arrival) -> fx.Node | None:
