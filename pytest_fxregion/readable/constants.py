@@ -11,7 +11,7 @@ from pytest_fxregion._torch import has_content, without_dispatch_modes
 from pytest_fxregion.readable.types import dtype_text, tensor_text
 
 # 48 bits: enough to tell apart the constants of one suite, and short enough to read.
-_HASH_DIGITS = 12
+HASH_DIGITS = 12
 
 _COMPRESSED_BY_ROW = (torch.sparse_csr, torch.sparse_bsr)
 _COMPRESSED_BY_COLUMN = (torch.sparse_csc, torch.sparse_bsc)
@@ -39,7 +39,7 @@ def _content_hash(tensor: torch.Tensor) -> str | None:
                 digest.update(_little_endian_bytes(part))
         except (_NoContentError, RuntimeError, NotImplementedError):
             return None
-    return digest.hexdigest()[:_HASH_DIGITS]
+    return digest.hexdigest()[:HASH_DIGITS]
 
 
 class _NoContentError(Exception):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import enum
-import keyword
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -28,7 +27,7 @@ from pytest_fxregion.readable.counters import (
     COUNTED_KEYWORDS,
     Counters,
 )
-from pytest_fxregion.readable.names import Names, attribute_path, path_of_callable
+from pytest_fxregion.readable.names import Names, attribute_path, is_name, path_of_callable
 from pytest_fxregion.readable.values import (
     PLAIN_TYPES,
     address_free_repr,
@@ -189,9 +188,9 @@ class Expressions:
 
     def _keyword(self, name: str, value: Any) -> str:
         # Some operators have a parameter called `from`.
-        if keyword.iskeyword(name) or not name.isidentifier():
-            return f"**{{{name!r}: {self.text(value)}}}"
-        return f"{name} = {self.text(value)}"
+        if is_name(name):
+            return f"{name} = {self.text(value)}"
+        return f"**{{{name!r}: {self.text(value)}}}"
 
     def _tuple(self, value: tuple[Any, ...]) -> str:
         comma = "," if len(value) == 1 else ""

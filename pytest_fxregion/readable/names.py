@@ -36,6 +36,11 @@ def identifier(text: str) -> str:
     return f"{name}_" if keyword.iskeyword(name) else name
 
 
+def is_name(text: str) -> bool:
+    """Whether ``text`` can stand in Python code as a name."""
+    return text.isidentifier() and not keyword.iskeyword(text)
+
+
 def attribute_path(base: str, path: str) -> str:
     """Return the expression for the dotted ``path`` below ``base``.
 
@@ -43,10 +48,11 @@ def attribute_path(base: str, path: str) -> str:
     with ``getattr``.
     """
     for part in path.split("."):
-        if part.isidentifier() and not keyword.iskeyword(part):
+        if is_name(part):
             base = f"{base}.{part}"
         else:
-            base = f'getattr({base}, "{part}")'
+            plain = part.isprintable() and '"' not in part and "\\" not in part
+            base = f'getattr({base}, "{part}")' if plain else f"getattr({base}, {part!r})"
     return base
 
 
@@ -106,7 +112,7 @@ def path_of_callable(target: Any) -> str:
     if getattr(torch.Tensor, name, None) is target:
         return f"torch.Tensor.{name}"
     module = getattr(target, "__module__", None)
-    if module is None:
+    if not isinstance(module, str):
         found = [
             place for place in (torch, torch.nn.functional) if getattr(place, name, 0) is target
         ]
@@ -121,7 +127,7 @@ def path_of_callable(target: Any) -> str:
 def _is_public_in_torch(value: Any) -> bool:
     """Whether torch's generated code would reach ``value`` by its path from ``torch``."""
     module = getattr(value, "__module__", None)
-    if module is None:
+    if not isinstance(module, str):
         name = getattr(value, "__name__", None)
         return (
             isinstance(name, str)

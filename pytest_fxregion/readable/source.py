@@ -53,6 +53,13 @@ class SourceLines:
             self._found[stack_trace] = self._innermost(stack_trace)
         return self._found[stack_trace]
 
+    def without_root(self, text: str) -> str:
+        """Return ``text`` with paths inside the root folder made relative to it."""
+        for root in self._roots:
+            if root != os.sep:
+                text = text.replace(root, "")
+        return text
+
     def shown_path(self, path: str) -> str:
         """Return the part of ``path`` that is the same on every machine."""
         invented = _WITHOUT_FILE.match(path)

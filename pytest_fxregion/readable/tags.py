@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import enum
-import os
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from torch import fx
 
 from pytest_fxregion.readable.counters import COUNTED_ANNOTATIONS, Counters
+from pytest_fxregion.readable.source import SourceLines
 from pytest_fxregion.readable.values import sorted_items, stable_text
 
 REGION_KEY = "compile_with_inductor"
@@ -28,12 +27,12 @@ class Tags:
     """Writes the tags of one text's nodes.
 
     ``ac_graph_id`` is numbered by ``counters``: torch counts checkpointed calls over the whole
-    process (pytorch#167735).  ``root`` is the folder whose path is left out of values.
+    process (pytorch#167735).  ``sources`` knows the folder whose path is left out of values.
     """
 
-    def __init__(self, counters: Counters, root: Path | None = None) -> None:
+    def __init__(self, counters: Counters, sources: SourceLines) -> None:
         self._counters = counters
-        self._root = None if root is None else str(root).rstrip(os.sep) + os.sep
+        self._sources = sources
 
     def lines(self, node: fx.Node) -> list[str]:
         """Return the tags of ``node`` in a fixed order, one line each, without comment marks."""
@@ -58,9 +57,7 @@ class Tags:
                 if key in COUNTED_ANNOTATIONS and type(value) is int:
                     value = self._counters.number(key, value)
                 lines.append(_line(key, value))
-        if self._root is None:
-            return lines
-        return [line.replace(self._root, "") for line in lines]
+        return [self._sources.without_root(line) for line in lines]
 
     def _checkpoint_line(self, ac_graph_id: object, recompute: object) -> str | None:
         policy = recompute.name if isinstance(recompute, enum.Enum) else stable_text(recompute)

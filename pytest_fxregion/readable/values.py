@@ -10,15 +10,17 @@ from __future__ import annotations
 import dataclasses
 import enum
 import functools
+import hashlib
 import re
 import types
 from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
+import numpy
 import torch
 
 from pytest_fxregion._torch import OpOverload, OpOverloadPacket
-from pytest_fxregion.readable.constants import tensor_constant_text
+from pytest_fxregion.readable.constants import HASH_DIGITS, tensor_constant_text
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
@@ -100,6 +102,10 @@ def _text(value: Any, inside: tuple[int, ...]) -> str:
         return _base_repr(value)
     if isinstance(value, torch.Tensor):
         return f"tensor({tensor_constant_text(value)})"
+    if isinstance(value, numpy.generic):  # its repr differs between versions of numpy
+        return text(value.item())
+    if isinstance(value, numpy.ndarray):
+        return f"array({_array_text(value)})"
     if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
         return str(value)
     if isinstance(value, torch.Size):
@@ -126,6 +132,14 @@ def _text(value: Any, inside: tuple[int, ...]) -> str:
         parts += [f"{name}={text(item)}" for name, item in value.keywords.items()]
         return f"functools.partial({', '.join(parts)})"
     return _object_text(value, text)
+
+
+def _array_text(array: numpy.ndarray[Any, Any]) -> str:
+    described = f"{array.dtype}{list(array.shape)}"
+    if array.dtype.hasobject:
+        return f"{described} {stable_text(array.tolist())}"
+    digest = hashlib.sha256(f"{described}".encode() + array.tobytes())
+    return f"{described} sha256:{digest.hexdigest()[:HASH_DIGITS]}"
 
 
 def _object_text(value: Any, text: Any) -> str:

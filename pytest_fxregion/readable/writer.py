@@ -21,7 +21,7 @@ from pytest_fxregion.readable.constants import tensor_constant_text
 from pytest_fxregion.readable.counters import Counters
 from pytest_fxregion.readable.declared_types import declared_type_text
 from pytest_fxregion.readable.expressions import Expressions
-from pytest_fxregion.readable.names import Names, attribute_path, identifier
+from pytest_fxregion.readable.names import Names, attribute_path, identifier, is_name
 from pytest_fxregion.readable.source import SourceLines
 from pytest_fxregion.readable.tags import Tags
 from pytest_fxregion.readable.types import annotation_text, layout_note
@@ -75,7 +75,7 @@ class _Text:
     def __init__(self, root: Path | None) -> None:
         self.sources = SourceLines(root)
         self.counters = Counters()
-        self.tags = Tags(self.counters, root)
+        self.tags = Tags(self.counters, self.sources)
 
 
 def _module_lines(gm: fx.GraphModule, name: str, text: _Text) -> list[str]:
@@ -156,11 +156,14 @@ class _Function:
 
     def _write_placeholder(self, node: fx.Node, name: str) -> None:
         target = str(node.target)
+        given = target.lstrip("*")
+        if not is_name(given):
+            given = identifier(given)
+            target = target[: len(target) - len(target.lstrip("*"))] + given
         for tag in self._notes(node):
             self._body.append(f"# {name}: {tag}")
         default = f" = {self._expressions.text(node.args[0])}" if node.args else ""
         self._parameters.append(f"{target}{self._annotation(node)}{default}")
-        given = target.replace("*", "")
         if given != name:
             self._body.append(f"{name} = {given}")
 

@@ -262,6 +262,27 @@ def test_names_that_are_none(name: str) -> None:
     ast.parse(render(graph_module(graph), name=name))
 
 
+@pytest.mark.parametrize("name", ["class", "0", "a b", "print", "*args", "**lambda", "é"])
+def test_parameters_whose_names_are_none(name: str) -> None:
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    x.target = name
+    graph.output(x)
+    assert body_of(graph_module(graph))[-1] == "return x"
+
+
+def test_attributes_whose_names_are_none() -> None:
+    graph = fx.Graph()
+    graph.output(tuple(graph.get_attr(name) for name in ("a.0", "class", 'q"q', "b\\", "n\n")))
+    assert [line.split(" = ")[1] for line in body_of(graph_module(graph))[:-1]] == [
+        'getattr(self.a, "0")',
+        'getattr(self, "class")',
+        "getattr(self, 'q\"q')",
+        "getattr(self, 'b\\\\')",
+        "getattr(self, 'n\\n')",
+    ]
+
+
 def test_two_nodes_of_one_name_differ() -> None:
     graph = fx.Graph()
     x = graph.placeholder("x")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,9 +19,13 @@ from functorch.compile import (  # type: ignore[import-untyped]
 )
 from torch import Tensor, fx
 from torch.fx.traceback import annotate, preserve_node_meta
-from torch.utils.checkpoint import checkpoint
+from torch.utils.checkpoint import (
+    CheckpointPolicy,
+    checkpoint,
+    create_selective_checkpoint_contexts,
+)
 
-from pytest_fxregion._torch import aot_autograd
+from pytest_fxregion._torch import aot_autograd, default_partition
 from pytest_fxregion.readable import render
 
 SOURCE_TREE = Path(__file__).parents[3]
@@ -100,6 +106,50 @@ def test_text_does_not_depend_on_what_was_traced_before(fn: Callable[..., Any]) 
         return texts
 
     assert traced() == traced()
+
+
+def saved_matmuls(x: Tensor, w: Tensor) -> Any:
+    def policy(_context: object, operator: object, *_args: object, **_kwargs: object) -> Any:
+        is_matmul = operator is torch.ops.aten.mm.default
+        return CheckpointPolicy.MUST_SAVE if is_matmul else CheckpointPolicy.PREFER_RECOMPUTE
+
+    contexts = functools.partial(create_selective_checkpoint_contexts, policy)
+
+    def layer(t: Tensor) -> Tensor:
+        return (t @ w).sin() * 2
+
+    first: Any = checkpoint(layer, x, use_reentrant=False)
+    return checkpoint(layer, first, use_reentrant=False, context_fn=contexts)
+
+
+def test_each_checkpointed_call_has_its_number_in_every_stage() -> None:
+    tags: dict[str, set[str]] = {}
+
+    def keep(stage: str, gm: fx.GraphModule) -> None:
+        tags[stage] = set(re.findall(r"ac_graph_id: (.*)", render(gm)))
+
+    def compiler(stage: str) -> Callable[[fx.GraphModule, object], Any]:
+        def keep_and_run(gm: fx.GraphModule, _inputs: object) -> Any:
+            keep(stage, gm)
+            return make_boxed_func(gm.forward)
+
+        return keep_and_run
+
+    def partition(gm: fx.GraphModule, inputs: Any, **kwargs: Any) -> Any:
+        keep("joint", gm)
+        return default_partition(gm, inputs, **kwargs)
+
+    torch._dynamo.reset()
+    backend = aot_autograd(
+        fw_compiler=compiler("forward"), bw_compiler=compiler("backward"), partition_fn=partition
+    )
+    x, w = (torch.ones(4, 4, requires_grad=True) for _ in range(2))
+    out: Any = torch.compile(saved_matmuls, backend=backend)(x, w)
+    out.sum().backward()
+    both = {"# ac_graph_id: 0 - PREFER_RECOMPUTE", "# ac_graph_id: 1 - PREFER_RECOMPUTE"}
+    first, second = "0 - PREFER_RECOMPUTE", {"1 - PREFER_RECOMPUTE", "1 - MUST_SAVE"}
+    assert tags["joint"] == tags["forward"] == {first} | second
+    assert {tag[0] for tag in tags["backward"]} == {"0", "1"}
 
 
 def test_ragged_sizes_are_numbered_in_order_of_appearance() -> None:

@@ -12,11 +12,13 @@ from collections.abc import Callable
 from types import MappingProxyType
 from typing import Any
 
+import numpy
 import pytest
 import torch
 from torch.testing._internal.two_tensor import TwoTensor
 from torch.utils.checkpoint import CheckpointPolicy
 
+from pytest_fxregion._torch import FakeTensorMode
 from pytest_fxregion.readable.values import stable_text
 
 HERE = __name__
@@ -102,6 +104,10 @@ def function(x: int, k: object = None) -> int:
         (Level.LOW, "Level.LOW"),
         (Access.READ | Access.WRITE, "Access.READ|WRITE"),
         (CheckpointPolicy.MUST_SAVE, "CheckpointPolicy.MUST_SAVE"),
+        (numpy.int64(3), "3"),
+        (numpy.float32(0.5), "0.5"),
+        (numpy.zeros((2, 3), "float32"), "array(float32[2, 3] sha256:a01624450ba7)"),
+        (numpy.array([None, 1]), "array(object[2] [None, 1])"),
         (torch.float32, "torch.float32"),
         (torch.device("cuda", 0), "device(type='cuda', index=0)"),
         (torch.channels_last, "torch.channels_last"),
@@ -192,6 +198,18 @@ class TestTensors:
     @pytest.mark.filterwarnings("ignore::UserWarning")
     def test_of_every_kind_have_a_hash(self, make: Callable[[], torch.Tensor]) -> None:
         assert "sha256:" in stable_text(make())
+
+    def test_have_a_hash_while_fake_tensors_are_made(self) -> None:
+        constant = torch.zeros(2)
+        with FakeTensorMode():
+            text = stable_text(constant)
+        assert text == "tensor(f32[2][1]cpu sha256:703ffecb2179)"
+
+    def test_that_are_fake_have_none(self) -> None:
+        with FakeTensorMode():
+            fake = torch.zeros(2)
+            assert stable_text(TwoTensor(fake, fake)) == "tensor(f32[2][1]cpu)"
+        assert stable_text(fake) == "tensor(f32[2][1]cpu)"
 
     def test_without_content_have_none(self) -> None:
         assert stable_text(torch.empty(2, device="meta")) == "tensor(f32[2][1]meta)"
