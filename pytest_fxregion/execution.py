@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
+from types import FunctionType, MethodType
 from typing import Any
 
 import torch
@@ -59,7 +61,8 @@ class Call:
         named: dict[str, Any] = {}
         for name, value in bound.arguments.items():
             if bound.signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD:
-                named.update(value)
+                # A positional-only parameter may have the name of one of them.
+                named.update({f"{name}[{k!r}]" if k in named else k: value[k] for k in value})
             else:
                 named[name] = value
         return named
@@ -67,43 +70,95 @@ class Call:
     def modules(self) -> dict[str, nn.Module]:
         """Return every module that the call can reach, by the prefix of its parameters' names.
 
-        Those are: the function itself, the object whose method it is, what it closes over, and
-        arguments.  A module reached twice is named once.
+        Those are the function itself, what it brings along (:func:`brought_along`) and arguments.
+        A module reached twice is named once.
         """
-        function: Any = self.function
-        found: dict[str, Any] = {}
-        if isinstance(function, nn.Module):
-            found[""] = function
-        elif isinstance(getattr(function, "__self__", None), nn.Module):
-            found[""] = function.__self__
-        elif getattr(function, "__closure__", None):
-            for name, cell in zip(function.__code__.co_freevars, function.__closure__, strict=True):
-                found[name] = cell.cell_contents
-        found.update(self.argument_names())
-        modules = {
-            prefix: module
-            for name, value in found.items()
-            for prefix, module in _modules_in(name, value)
-        }
-        unique: dict[int, str] = {}
-        for prefix, module in modules.items():
-            unique.setdefault(id(module), prefix)
-        return {prefix: modules[prefix] for prefix in unique.values()}
+        found = {**brought_along(self.function), **self.argument_names()}
+        unique: dict[int, tuple[str, nn.Module]] = {}
+        for prefix, leaf in tree_flatten_with_names(found):
+            if isinstance(leaf, nn.Module):
+                unique.setdefault(id(leaf), (prefix, leaf))
+        return dict(unique.values())
+
+    def brought_tensors(self) -> dict[str, torch.Tensor]:
+        """Return the tensors that the function brings along, by name."""
+        found = tree_flatten_with_names(brought_along(self.function))
+        return {name: leaf for name, leaf in found if isinstance(leaf, torch.Tensor)}
 
     def in_float64(self) -> Call:
-        """Return the same call with every floating-point argument and parameter in float64."""
+        """Return the same call with every floating-point argument and parameter in float64.
+
+        What is passed twice is one object there too.  What the function brings along, other than
+        the module it belongs to, stays as it is.
+        """
+        copies: dict[int, Any] = {}
 
         def widen(leaf: Any) -> Any:
             if isinstance(leaf, nn.Module):
-                return copy.deepcopy(leaf).double()
-            return widened(leaf) if isinstance(leaf, torch.Tensor) else leaf
+                return copy.deepcopy(leaf, copies).double()
+            if not isinstance(leaf, torch.Tensor):
+                return leaf
+            if id(leaf) not in wide:
+                wide[id(leaf)] = widened(leaf)
+            return wide[id(leaf)]
 
+        wide: dict[int, torch.Tensor] = {}
         function = self.function
         owner = getattr(function, "__self__", None)
         if isinstance(owner, nn.Module) and not isinstance(function, nn.Module):
             function = getattr(widen(owner), function.__name__)
         args, kwargs = tree_map(widen, (self.args, self.kwargs))
         return Call(widen(function), args, kwargs)
+
+
+def brought_along(function: Any) -> dict[str, Any]:
+    """Return what a function uses besides its arguments, by name.
+
+    A module, or the module whose method it is, has the empty name.  Else: what ``partial`` has
+    bound, defaults, what the function closes over, globals that it names, and the same again of
+    functions among those that stand in the same file.
+    """
+    home = function
+    while isinstance(home, partial):
+        home = home.func
+    found: dict[str, Any] = {}
+    pending, seen = [function], set[int]()
+    while pending:
+        current = pending.pop(0)
+        if id(current) in seen:
+            continue
+        seen.add(id(current))
+        for name, value in _bound_names(current).items():
+            if found.setdefault(name, value) is not value:
+                found[f"{current.__name__}.{name}"] = value
+            if isinstance(value, FunctionType) and value.__module__ == home.__module__:
+                pending.append(value)
+    return found
+
+
+def _bound_names(function: Any) -> dict[str, Any]:
+    if isinstance(function, nn.Module):
+        return {"": function}
+    if isinstance(function, partial):
+        bound = inspect.signature(function.func).bind_partial(*function.args, **function.keywords)
+        return {**bound.arguments, **_bound_names(function.func)}
+    if isinstance(function, MethodType):
+        return {"": function.__self__} if isinstance(function.__self__, nn.Module) else {}
+    if not isinstance(function, FunctionType):
+        return {}
+    names: dict[str, Any] = {
+        parameter.name: parameter.default
+        for parameter in inspect.signature(function).parameters.values()
+        if parameter.default is not parameter.empty
+    }
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    for name, cell in cells:
+        with suppress(ValueError):  # a cell that is not filled yet
+            names[name] = cell.cell_contents
+    for name in function.__code__.co_names:
+        if name in function.__globals__:
+            names.setdefault(name, function.__globals__[name])
+    return names
 
 
 def execute(
@@ -121,13 +176,15 @@ def execute(
     the outputs that require gradients, in order; without them they are drawn from ``seed``.  Pass
     those of the first call to the others, so that all start from the same numbers.
     ``before_backward`` is given the names of the tensors that gradients are collected for, by
-    identity, and the outputs.  Parameters, buffers and their gradients are as before afterwards.
+    identity, and the outputs.  Afterwards modules (parameters, buffers, attributes), tensors that
+    the function brings along, and the gradients of all of them are as before.
     """
     copied = Call(call.function, *_copy_arguments(call))
     names = tree_flatten_with_names(copied.argument_names())
     given = tree_flatten_with_names(call.argument_names())
     modules = copied.modules()
-    with _state_kept(modules.values()):
+    brought = copied.brought_tensors()
+    with _state_kept(modules.values(), brought.values()) as before:
         torch.manual_seed(seed)
         state = _random_state()
         function = call.function if run is None else run
@@ -147,10 +204,15 @@ def execute(
                 else draw_cotangents(wanting, seed)
             )
             torch.autograd.backward(wanting, cotangents)
-            gradients = _gradients(names, modules)
+            gradients = _gradients([*names, *brought.items()], modules)
             values |= {f"gradient of {name}": gradient for name, gradient in gradients.items()}
         values |= _changed_arguments(given, names)
         values |= _changed_buffers(modules)
+        values |= {
+            f"{name} after the call": tensor.detach().clone()
+            for name, tensor in brought.items()
+            if not torch.equal(tensor, before[id(tensor)])
+        }
     return Results(outputs, values, gradients, tuple(cotangents), used_randomness)
 
 
@@ -188,8 +250,8 @@ def named_leaves(call: Call) -> dict[int, str]:
         for name, tensor in tree_flatten_with_names(call.argument_names())
         if isinstance(tensor, torch.Tensor)
     }
-    for name, parameter in _named_parameters(call.modules()):
-        names.setdefault(id(parameter), name)
+    for name, tensor in (*_named_parameters(call.modules()), *call.brought_tensors().items()):
+        names.setdefault(id(tensor), name)
     return names
 
 
@@ -211,12 +273,6 @@ class PrecisionWatch(DispatchMode):
         return result
 
 
-def _modules_in(name: str, value: Any) -> Iterator[tuple[str, nn.Module]]:
-    for path, leaf in tree_flatten_with_names({name: value}):
-        if isinstance(leaf, nn.Module):
-            yield path, leaf
-
-
 def _copy_arguments(call: Call) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Copy tensors, one that is passed twice only once, keeping strides and requires_grad."""
     copies: dict[int, torch.Tensor] = {}
@@ -225,7 +281,7 @@ def _copy_arguments(call: Call) -> tuple[tuple[Any, ...], dict[str, Any]]:
         if not isinstance(leaf, torch.Tensor):
             return leaf
         if id(leaf) not in copies:
-            copied = leaf.detach().clone().requires_grad_(leaf.requires_grad)
+            copied = _copy_tensor(leaf).requires_grad_(leaf.requires_grad)
             copies[id(leaf)] = (
                 nn.Parameter(copied, leaf.requires_grad)
                 if isinstance(leaf, nn.Parameter)
@@ -237,22 +293,57 @@ def _copy_arguments(call: Call) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return args, kwargs
 
 
-@contextmanager
-def _state_kept(modules: Any) -> Iterator[None]:
-    """Keep parameters, buffers and gradients of the modules through one call."""
-    modules = list(modules)
-    tensors = {id(t): t for m in modules for t in (*m.parameters(), *m.buffers())}
-    values = {key: tensor.detach().clone() for key, tensor in tensors.items()}
-    gradients = {key: tensor.grad for key, tensor in tensors.items()}
-    for tensor in tensors.values():
-        tensor.grad = None
+def _copy_tensor(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a copy with the same strides, also where the elements have gaps or repeat."""
+    tensor = tensor.detach()
+    copied = tensor.clone()
+    if tensor.layout is not torch.strided or copied.stride() == tensor.stride():
+        return copied
+    single = tensor
+    for dimension, stride in enumerate(tensor.stride()):
+        if stride == 0 and tensor.shape[dimension]:
+            single = single.narrow(dimension, 0, 1)
+    made = torch.empty_strided(
+        single.shape, single.stride(), dtype=tensor.dtype, device=tensor.device
+    )
     try:
-        yield
+        # `.data` because a copy counts as not written to.
+        return made.copy_(single).expand(tensor.shape).data
+    except RuntimeError:  # Windows that overlap cannot be written one by one.
+        return copied
+
+
+@contextmanager
+def _state_kept(
+    modules: Iterable[nn.Module], brought: Iterable[torch.Tensor]
+) -> Iterator[dict[int, torch.Tensor]]:
+    """Keep modules, tensors and their gradients through one call; gives the values before it."""
+    every = [m for module in modules for m in module.modules()]
+    tensors = {id(t): t for m in every for t in (*m.parameters(), *m.buffers())}
+    tensors |= {id(t): t for t in brought}
+    values = {key: tensor.detach().clone() for key, tensor in tensors.items()}
+    gradients = {key: tensor.grad for key, tensor in tensors.items() if tensor.is_leaf}
+    for key in gradients:
+        tensors[key].grad = None
+    # A module may also replace a buffer, or count in an attribute.
+    attributes = [
+        (held, dict(held))
+        for m in every
+        for held in (m.__dict__, m._parameters, m._buffers, m._modules)
+    ]
+    try:
+        yield values
     finally:
+        for held, content in attributes:
+            if held.keys() != content.keys() or any(held[k] is not content[k] for k in content):
+                held.clear()
+                held.update(content)
         with torch.no_grad():
             for key, tensor in tensors.items():
-                tensor.copy_(values[key])
-                tensor.grad = gradients[key]
+                if not torch.equal(tensor, values[key]):
+                    tensor.copy_(values[key])
+            for key, gradient in gradients.items():
+                tensors[key].grad = gradient
 
 
 def _named_parameters(modules: dict[str, nn.Module]) -> Iterator[tuple[str, nn.Parameter]]:
@@ -266,7 +357,7 @@ def _gradients(
 ) -> dict[str, torch.Tensor]:
     found: dict[str, torch.Tensor] = {}
     for name, tensor in (*arguments, *_named_parameters(modules)):
-        if isinstance(tensor, torch.Tensor) and tensor.grad is not None:
+        if isinstance(tensor, torch.Tensor) and tensor.is_leaf and tensor.grad is not None:
             found.setdefault(name, tensor.grad.detach().clone())
     return found
 
