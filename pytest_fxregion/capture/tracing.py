@@ -31,7 +31,7 @@ def joint_graph_passes() -> Iterator[None]:
 
     def watched_backward(
         outputs: Sequence[torch.Tensor], inputs: Any, grad_outputs: Any = None, **options: Any
-    ) -> tuple[torch.Tensor, ...]:
+    ) -> Any:
         # Every hook that torch itself puts on the autograd graph is there by now.
         recorder = AccumulationRecorder()
         if isinstance(outputs, list) and isinstance(grad_outputs, list):

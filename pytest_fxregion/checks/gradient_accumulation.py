@@ -167,7 +167,9 @@ def tagged_nodes(graph: fx.GraphModule) -> list[fx.Node]:
         if node.meta.get("is_gradient_acc"):
             found.append(node)
         if node.target is torch.ops.higher_order.invoke_subgraph:
-            found += tagged_nodes(graph.get_submodule(node.args[0].target))
+            body = graph.get_submodule(node.args[0].target)
+            assert isinstance(body, fx.GraphModule)
+            found += tagged_nodes(body)
     return found
 
 
