@@ -345,6 +345,16 @@ class FxRegion:
         self.runs.append(run)
         return run
 
+    @contextmanager
+    def seeded(self) -> Iterator[None]:
+        """Seed torch's own generators by the test's name, for parameters that a test initialises.
+
+        The CPU's is as before afterwards.
+        """
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.seed)
+            yield
+
     def randn(self, *size: int, requires_grad: bool = False, **options: Any) -> torch.Tensor:
         """Return a seeded normal tensor on the device; ``options`` are ``torch.randn``'s."""
         return self._place(torch.randn(*size, generator=self._generator, **options), requires_grad)

@@ -5,9 +5,12 @@ Nothing here imports torch; the harness does, when the first fxregion test asks 
 
 from __future__ import annotations
 
+import argparse
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -63,7 +66,11 @@ def prepare(config: pytest.Config) -> None:
         chosen = device.choose(options) if options.active else None
         if chosen is not None:
             torch_version.require()
-            device.load(chosen)
+            device.load(
+                chosen,
+                runs_tests=not _is_xdist_controller(config.known_args_namespace),
+                progress=_announcer(config),
+            )
     config.stash[_SESSION] = Session(options, chosen)
 
 
@@ -176,7 +183,8 @@ def harness(request: pytest.FixtureRequest) -> Iterator[FxRegion]:
             tolerance=settings.tolerance,
         )
         request.node.stash[_HARNESS] = made
-        yield made
+        with made.seeded():
+            yield made
 
 
 def snapshot_assertion(request: pytest.FixtureRequest) -> SnapshotAssertion:
@@ -201,6 +209,23 @@ def add_properties(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
         item.user_properties.append((PROPERTY, json.dumps(run.summary(), sort_keys=True)))
         if of(item.config).options.show:
             item.add_report_section("call", SHOWN, run.report())
+
+
+def _is_xdist_controller(command_line: argparse.Namespace) -> bool:
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        return False
+    return bool(getattr(command_line, "numprocesses", None) or getattr(command_line, "tx", None))
+
+
+def _announcer(config: pytest.Config) -> Callable[[str], None]:
+    """Return what writes a line past pytest's capture, which has begun when conftests load."""
+
+    def announce(line: str) -> None:
+        capture = config.pluginmanager.getplugin("capturemanager")
+        with capture.global_and_fixture_disabled() if capture else nullcontext():
+            print(line, file=sys.stderr, flush=True)
+
+    return announce
 
 
 def _device_of(item: pytest.Item) -> Device:

@@ -5,10 +5,11 @@ Comes in: the options.  Goes out: a :class:`Device`.  Nothing here imports torch
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from pytest_fxregion.device import virtual
 from pytest_fxregion.device.gpu import count_gpus, torch_is_built_for_cuda
 from pytest_fxregion.errors import DeviceError
 from pytest_fxregion.options import Options
@@ -61,7 +62,10 @@ def choose(options: Options) -> Device:
             f"--fxregion-device=cuda: {missing}.  Run with --fxregion-device=cpu, "
             "or leave the option out to take what is there."
         )
-    return Device("cpu", "cpu", "cpu", note=f"{missing}; using the CPU")
+    no_virtual = virtual.unavailable()
+    if no_virtual is None:
+        return _virtual(options.arch)
+    return Device("cpu", "cpu", "cpu", note=f"{missing}, and {no_virtual}; using the CPU")
 
 
 def why_no_gpu() -> str | None:
@@ -73,12 +77,18 @@ def why_no_gpu() -> str | None:
     return None
 
 
-def load(device: Device) -> None:
-    """Load what a device needs in place before torch is imported."""
-    if device.kind == "virtual":
-        from pytest_fxregion.device import virtual
+def load(device: Device, *, runs_tests: bool, progress: Callable[[str], None]) -> None:
+    """Load what a device needs in place before torch is imported.
 
-        virtual.load()
+    A process that runs no tests (xdist's controller) only builds it, for its workers to load.
+    ``progress`` is told in one line when something has to be built.
+    """
+    if device.kind != "virtual":
+        return
+    if runs_tests:
+        virtual.load(progress)
+    else:
+        virtual.build.build(progress)
 
 
 @contextmanager
@@ -87,15 +97,11 @@ def active(device: Device) -> Iterator[None]:
     if device.arch is None:
         yield
         return
-    from pytest_fxregion.device import virtual
-
     with virtual.activate(device.arch):
         yield
 
 
 def _virtual(arch: str) -> Device:
-    from pytest_fxregion.device import virtual
-
     if arch not in virtual.ARCHITECTURES:
         raise DeviceError(
             f"--fxregion-arch={arch}: not one of {', '.join(sorted(virtual.ARCHITECTURES))}"
