@@ -223,14 +223,21 @@ class Expressions:
 
 
 def _valid_expression(value: object) -> str:
-    """Return the value's own ``repr`` if that is a Python expression, else its class called."""
+    """Return the value's own ``repr`` if that can be an argument, else its class called."""
     text = address_free_repr(value)
-    try:
-        # In parentheses, so that a comment at its end is no expression.
-        ast.parse(f"({text})", mode="eval")
-    except (SyntaxError, ValueError):
-        text = ""
-    if text and text.isprintable():
+    if text.isprintable() and _is_one_argument(text):
         return text
     path = _IN_ANGLES.sub("", qualified_name(type(value))).strip(".")
     return f"{path}(...)"
+
+
+def _is_one_argument(text: str) -> bool:
+    try:
+        ast.parse(text, mode="eval")
+        # With another one after it, so that neither a comma nor a comment can end it.
+        call = ast.parse(f"_({text}, _)", mode="eval").body
+    except (SyntaxError, ValueError):
+        return False
+    if not isinstance(call, ast.Call) or call.keywords:
+        return False
+    return len(call.args) == 2 and not isinstance(call.args[0], ast.Starred)

@@ -206,7 +206,11 @@ HERE = __name__.replace(".", "_")
         (Spoken("a\nb"), f"{__name__}.Spoken(...)"),
         (Spoken("(1\n)"), f"{__name__}.Spoken(...)"),
         (Spoken("1 # one"), f"{__name__}.Spoken(...)"),
-        (Spoken(""), f"{__name__}.Spoken(...)"),
+        *(
+            (Spoken(text), f"{__name__}.Spoken(...)")
+            for text in ("", ")#", "a,", "a, b", "*a", "a=1")
+        ),
+        *((Spoken(text), f"{__name__}.Spoken(...)") for text in ("a)(b", "a:=1", "x for x in y")),
         (torch.Generator(), "torch._C.Generator(...)"),
         (fresh_function, f"{HERE}_fresh_function"),
         (lambda: None, f"{HERE}_lambda_"),

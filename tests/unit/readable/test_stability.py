@@ -146,7 +146,6 @@ def test_each_checkpointed_call_has_its_number_in_every_stage() -> None:
     x, w = (torch.ones(4, 4, requires_grad=True) for _ in range(2))
     out: Any = torch.compile(saved_matmuls, backend=backend)(x, w)
     out.sum().backward()
-    both = {"# ac_graph_id: 0 - PREFER_RECOMPUTE", "# ac_graph_id: 1 - PREFER_RECOMPUTE"}
     first, second = "0 - PREFER_RECOMPUTE", {"1 - PREFER_RECOMPUTE", "1 - MUST_SAVE"}
     assert tags["joint"] == tags["forward"] == {first} | second
     assert {tag[0] for tag in tags["backward"]} == {"0", "1"}
