@@ -17,6 +17,7 @@ import torch
 import torch._dynamo.device_interface as device_interface
 import torch._dynamo.variables.ctx_manager as ctx_manager
 import torch._inductor.config as inductor_config
+import torch._inductor.select_algorithm as select_algorithm
 import torch._inductor.runtime.triton_helpers as triton_helpers
 import torch._inductor.utils as inductor_utils
 import torch.utils._triton as utils_triton
@@ -24,7 +25,6 @@ from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
 from torch._inductor.codecache import CacheBase
 from torch._inductor.codegen.wrapper import PythonWrapperCodegen
 from torch._inductor.runtime.hints import DeviceProperties as HintedProperties
-from torch._inductor.select_algorithm import AlgorithmSelectorCache
 from torch._subclasses import fake_tensor
 
 _MISSING: Any = object()
@@ -128,6 +128,34 @@ def torch_cuda(
     replaced.set(cuda, "default_generators", (generator,))
 
 
+def storage(replaced: Replacements) -> None:
+    """Replace the two functions of a storage whose CUDA half is compiled into CUDA builds only."""
+    kind = torch.UntypedStorage
+    make, resize = kind.__new__, kind.resize_
+
+    def new(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        device = kwargs.get("device")
+        if device is None or torch.device(device).type != "cuda":
+            return make(cls, *args, **kwargs)
+        size = args[0] if args and isinstance(args[0], int) else None
+        content = torch.tensor(args[0] if args and size is None else [], dtype=torch.uint8)
+        bytes_ = content.to(device) if size is None else _bytes(size, device)
+        return bytes_.untyped_storage()
+
+    def resize_(self: Any, size: int) -> Any:
+        if self.device.type != "cuda":
+            return resize(self, size)
+        torch.ops.fxregion_virtual.resize_storage(_bytes(0, "cuda").set_(self), size)
+        return self
+
+    replaced.set(kind, "__new__", staticmethod(new))
+    replaced.set(kind, "resize_", resize_)
+
+
+def _bytes(size: int, device: Any) -> torch.Tensor:
+    return torch.empty(size, dtype=torch.uint8, device=device)
+
+
 def dynamo(
     replaced: Replacements,
     answers: dict[str, Any],
@@ -162,13 +190,15 @@ def inductor(replaced: Replacements) -> None:
     replaced.set(triton_helpers, "set_driver_to_gpu", lambda: None)
     replaced.set(PythonWrapperCodegen, "generate_and_run_autotune_block", lambda self: None)
 
+    replaced.set(select_algorithm, "PRINT_AUTOTUNE", False)
+
     # Of several candidates for one operator the first one wins, and nothing is timed.
     def in_given_order(cls: Any, choices: Any, *args: Any, **kwargs: Any) -> Any:
         return lambda options, **more: {c: float(i + 1) for i, c in enumerate(options)}
 
-    replaced.set(AlgorithmSelectorCache, "make_benchmark_fn", classmethod(in_given_order))
+    replaced.set(select_algorithm.AlgorithmSelectorCache, "make_benchmark_fn", classmethod(in_given_order))
     replaced.set(
-        AlgorithmSelectorCache, "make_precompile_fn", lambda self, *args, **kwargs: lambda: {}
+        select_algorithm.AlgorithmSelectorCache, "make_precompile_fn", lambda self, *args, **kwargs: lambda: {}
     )
 
 
@@ -181,6 +211,8 @@ def inductor_settings() -> contextlib.AbstractContextManager[Any]:
         "shape_padding": False,
         "triton.cudagraphs": False,
         "triton.autotune_at_compile_time": False,
+        # Nothing is timed, so there are no times to report.
+        "max_autotune_report_choices_stats": False,
     }
     return inductor_config.patch(settings)
 

@@ -160,6 +160,7 @@ def activate(arch: Architecture) -> Iterator[None]:
         for name, value in answers.items():
             replaced.set(torch._C, name, value)
         _replaced.torch_cuda(replaced, answers, properties, Stream, Event, _refusing)
+        _replaced.storage(replaced)
         _replaced.dynamo(replaced, answers, properties, Stream, Event)
         _replaced.inductor(replaced)
         _replaced.triton_driver(replaced, properties, cannot)

@@ -17,8 +17,11 @@ c10::Storage storage_over(const c10::Storage& other, c10::Device device, c10::Al
 }
 
 at::Tensor tensor_over(c10::Storage storage, c10::DispatchKey key, const at::Tensor& like) {
-  auto impl = c10::make_intrusive<c10::TensorImpl>(
-      std::move(storage), c10::DispatchKeySet(key), like.dtype());
+  auto keys = c10::DispatchKeySet(key);
+  if (like._is_zerotensor()) {
+    keys = keys.add(c10::DispatchKey::ZeroTensor); // no memory behind it: must stay known as such
+  }
+  auto impl = c10::make_intrusive<c10::TensorImpl>(std::move(storage), keys, like.dtype());
   impl->set_sizes_and_strides(like.sizes(), like.strides(), like.storage_offset());
   if (like.is_conj()) {
     impl->_set_conj(true);

@@ -8,9 +8,11 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/native/ConvUtils.h>
 #include <ATen/native/RNN.h>
+#include <ATen/native/Resize.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
 
+#include <cstring>
 #include <unordered_set>
 
 namespace fxregion {
@@ -24,7 +26,7 @@ bool takes_cpu_tensors(const std::string& name) {
       "aten::copy_", "aten::_copy_from", "aten::_copy_from_and_resize", "aten::index",
       "aten::index.out", "aten::index_put", "aten::index_put_", "aten::_index_put_impl_",
       "aten::_unsafe_index", "aten::_unsafe_index_put", "aten::set_", "aten::_ctc_loss",
-      "aten::_ctc_loss_backward", "aten::_cudnn_ctc_loss", "aten::_use_cudnn_ctc_loss",
+      "aten::_ctc_loss_backward", "aten::_use_miopen_ctc_loss", "aten::_cudnn_ctc_loss", "aten::_use_cudnn_ctc_loss",
       "aten::_pack_padded_sequence", "aten::_fused_adam_", "aten::_fused_adamw_",
       "aten::_fused_sgd_", "aten::_fused_adagrad_", "aten::record_stream", "aten::is_set_to",
       "aten::_foreach_copy_", "aten::copy", "aten::_foreach_copy", "aten::resize_as_",
@@ -270,6 +272,65 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> fused_gru
   return {from_input, from_hidden, grad * update, sum(from_input), sum(from_hidden)};
 }
 
+// A product with a wider result type, which only CUDA has.
+template <typename Product>
+at::Tensor wide_product(
+    const at::Tensor& left, const at::Tensor& right, at::ScalarType type, Product product) {
+  return on_device(product(on_host(left).to(type), on_host(right).to(type)));
+}
+at::Tensor mm_dtype(const at::Tensor& a, const at::Tensor& b, at::ScalarType type) {
+  return wide_product(a, b, type, [](const auto& l, const auto& r) { return at::mm(l, r); });
+}
+at::Tensor bmm_dtype(const at::Tensor& a, const at::Tensor& b, at::ScalarType type) {
+  return wide_product(a, b, type, [](const auto& l, const auto& r) { return at::bmm(l, r); });
+}
+at::Tensor addmm_dtype(
+    const at::Tensor& self, const at::Tensor& a, const at::Tensor& b, at::ScalarType type,
+    const at::Scalar& beta, const at::Scalar& alpha) {
+  return wide_product(a, b, type, [&](const auto& l, const auto& r) {
+    return at::addmm(on_host(self).to(type), l, r, beta, alpha);
+  });
+}
+at::Tensor baddbmm_dtype(
+    const at::Tensor& self, const at::Tensor& a, const at::Tensor& b, at::ScalarType type,
+    const at::Scalar& beta, const at::Scalar& alpha) {
+  return wide_product(a, b, type, [&](const auto& l, const auto& r) {
+    return at::baddbmm(on_host(self).to(type), l, r, beta, alpha);
+  });
+}
+at::Tensor& mm_dtype_out(
+    const at::Tensor& a, const at::Tensor& b, at::ScalarType type, at::Tensor& out) {
+  at::native::resize_output(out, {a.size(0), b.size(1)});
+  return out.copy_(mm_dtype(a, b, type));
+}
+at::Tensor& bmm_dtype_out(
+    const at::Tensor& a, const at::Tensor& b, at::ScalarType type, at::Tensor& out) {
+  at::native::resize_output(out, {a.size(0), a.size(1), b.size(2)});
+  return out.copy_(bmm_dtype(a, b, type));
+}
+at::Tensor& addmm_dtype_out(
+    const at::Tensor& self, const at::Tensor& a, const at::Tensor& b, at::ScalarType type,
+    const at::Scalar& beta, const at::Scalar& alpha, at::Tensor& out) {
+  at::native::resize_output(out, {a.size(0), b.size(1)});
+  return out.copy_(addmm_dtype(self, a, b, type, beta, alpha));
+}
+at::Tensor& baddbmm_dtype_out(
+    const at::Tensor& self, const at::Tensor& a, const at::Tensor& b, at::ScalarType type,
+    const at::Scalar& beta, const at::Scalar& alpha, at::Tensor& out) {
+  at::native::resize_output(out, {a.size(0), a.size(1), b.size(2)});
+  return out.copy_(baddbmm_dtype(self, a, b, type, beta, alpha));
+}
+
+// cuDNN's CTC loss has no counterpart on the CPU; torch's own CUDA kernel has.
+bool no_cudnn_ctc_loss(
+    const at::Tensor&, const at::Tensor&, at::IntArrayRef, at::IntArrayRef, int64_t) {
+  return false;
+}
+bool no_cudnn_ctc_loss_tensor(
+    const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&, int64_t) {
+  return false;
+}
+
 void record_stream(at::Tensor&, c10::Stream) {}
 
 // Dispatch of cuDNN's recurrent layers: the same function without cuDNN (cell by cell).
@@ -327,6 +388,18 @@ FXREGION_RNN(gru)
 FXREGION_RNN(rnn_tanh)
 FXREGION_RNN(rnn_relu)
 #undef FXREGION_RNN
+
+// Storages cannot be passed to operators from Python; a tensor of bytes over one stands for it.
+void resize_storage(const at::Tensor& bytes, int64_t size) {
+  auto storage = bytes.storage();
+  auto memory = allocator()->allocate(size);
+  auto kept = std::min<size_t>(size, storage.nbytes());
+  if (kept != 0) {
+    std::memcpy(memory.get(), storage.data(), kept);
+  }
+  storage.set_data_ptr_noswap(std::move(memory));
+  storage.set_nbytes(size);
+}
 
 at::Generator default_generator_for_python() {
   return default_generator();
@@ -399,10 +472,23 @@ void install_operators() {
   aten->impl("_thnn_fused_gru_cell", &fused_gru_cell);
   aten->impl("_thnn_fused_gru_cell_backward", &fused_gru_cell_backward);
   aten->impl("record_stream", &record_stream);
+  aten->impl("mm.dtype", &mm_dtype);
+  aten->impl("bmm.dtype", &bmm_dtype);
+  aten->impl("addmm.dtype", &addmm_dtype);
+  aten->impl("baddbmm.dtype", &baddbmm_dtype);
+  aten->impl("mm.dtype_out", &mm_dtype_out);
+  aten->impl("bmm.dtype_out", &bmm_dtype_out);
+  aten->impl("addmm.dtype_out", &addmm_dtype_out);
+  aten->impl("baddbmm.dtype_out", &baddbmm_dtype_out);
+  aten->impl("_use_cudnn_ctc_loss", &no_cudnn_ctc_loss);
+  aten->impl("_use_miopen_ctc_loss", &no_cudnn_ctc_loss);
+  aten->impl("_use_miopen_ctc_loss.Tensor", &no_cudnn_ctc_loss_tensor);
+  aten->impl("_use_cudnn_ctc_loss.Tensor", &no_cudnn_ctc_loss_tensor);
 
   static auto* own = new torch::Library(
       torch::Library::DEF, "fxregion_virtual", std::nullopt, __FILE__, __LINE__);
   own->def("default_generator() -> Generator?", &default_generator_for_python);
+  own->def("resize_storage(Tensor(a!) bytes, int size) -> ()", &resize_storage);
 
   using namespace at::native;
   lstm_cudnn_stub.set_cuda_dispatch_ptr(&lstm);
