@@ -10,7 +10,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ from pytest_fxregion import device, torch_version
 from pytest_fxregion.collection import REASON, is_fxregion_test
 from pytest_fxregion.device import Device
 from pytest_fxregion.errors import CheckError, DeviceError, FxRegionError, OptionError
-from pytest_fxregion.options import Options, read_options
+from pytest_fxregion.options import DEVICES, Options, read_options
 
 if TYPE_CHECKING:
     from syrupy.assertion import SnapshotAssertion
@@ -63,9 +63,10 @@ def prepare(config: pytest.Config) -> None:
     """Choose the device as early as can be, and load what must be there before torch is."""
     with _usage_errors():
         options = read_options(config, config.known_args_namespace)
+        if options.active:
+            torch_version.require()
         chosen = device.choose(options) if options.active else None
         if chosen is not None:
-            torch_version.require()
             device.load(
                 chosen,
                 runs_tests=not _is_xdist_controller(config.known_args_namespace),
@@ -134,16 +135,23 @@ def mark_skips(config: pytest.Config, items: list[pytest.Item]) -> None:
             continue
         if not current.options.active:
             item.add_marker(pytest.mark.skip(reason=REASON))
-        elif marker(item).gpu and not current.options.gpu_required:
-            assert current.device is not None
-            if not current.device.is_gpu:
-                item.add_marker(pytest.mark.skip(reason=f"needs a GPU: {_why_no_gpu(current)}"))
+        elif _lacks_gpu(item, current) and not current.options.gpu_required:
+            item.add_marker(pytest.mark.skip(reason=f"needs a GPU: {_why_no_gpu(current)}"))
+
+
+def _lacks_gpu(item: pytest.Item, current: Session) -> bool:
+    assert current.device is not None
+    try:
+        return marker(item).gpu and not current.device.is_gpu
+    except OptionError:
+        return False  # Said where the test sets up its fixture: here it would end the run.
 
 
 def marker(item: pytest.Item) -> Marker:
     """Return the settings of a test; the closest marker wins, setting by setting.
 
-    Raises :class:`~pytest_fxregion.errors.OptionError` on a setting that is not one.
+    Raises :class:`~pytest_fxregion.errors.OptionError` on a setting that is not one, or whose value
+    cannot be used.
     """
     settings: dict[str, Any] = {}
     for mark in item.iter_markers("fxregion"):
@@ -156,7 +164,25 @@ def marker(item: pytest.Item) -> Marker:
                 f"{item.nodeid}: @pytest.mark.fxregion does not take {what}; it takes "
                 + ", ".join(Marker.__dataclass_fields__)
             )
-    return Marker(**settings)
+    found = Marker(**settings)
+    for right, what in (
+        (found.device in (None, *DEVICES), f"device is one of {', '.join(DEVICES)}"),
+        (found.dynamic in (None, True, False), "dynamic is None, True or False"),
+        (_is_tolerance(found.tolerance), "tolerance is a pair of numbers, (rtol, atol)"),
+    ):
+        if not right:
+            raise OptionError(f"{item.nodeid}: {what} in @pytest.mark.fxregion; it is {settings}")
+    return found
+
+
+def _is_tolerance(value: object) -> bool:
+    if value is None:
+        return True
+    return (
+        isinstance(value, tuple | list)
+        and len(value) == 2
+        and all(isinstance(number, int | float) for number in value)
+    )
 
 
 @contextmanager
@@ -171,7 +197,9 @@ def harness(request: pytest.FixtureRequest) -> Iterator[FxRegion]:
 
     from pytest_fxregion.harness import FxRegion
 
-    with device.active(chosen):
+    with ExitStack() as scope:
+        with _test_failures():
+            scope.enter_context(device.active(chosen))
         made = FxRegion(
             test=request.node.nodeid,
             root=request.config.rootpath,
@@ -230,11 +258,16 @@ def _announcer(config: pytest.Config) -> Callable[[str], None]:
 
 def _device_of(item: pytest.Item) -> Device:
     current = of(item.config)
-    asked = marker(item).device
-    if asked is not None:
-        return device.choose(replace(current.options, device=asked))
     assert current.device is not None
-    return current.device
+    asked = marker(item).device
+    if asked in (None, "auto", current.device.kind):
+        return current.device
+    if asked == "virtual":
+        raise DeviceError(
+            f"{item.nodeid} runs on the virtual device, which has to be there before torch is: "
+            "give --fxregion-device=virtual"
+        )
+    return device.choose(replace(current.options, device=asked))
 
 
 def _snapshot_check(assertion: SnapshotAssertion) -> SnapshotCheck:
@@ -276,4 +309,5 @@ def _test_failures() -> Iterator[None]:
     try:
         yield
     except FxRegionError as error:
-        pytest.fail(str(error), pytrace=False)
+        # pytest.fail() would show the error twice: once as what was being handled.
+        raise pytest.fail.Exception(str(error), pytrace=False) from None

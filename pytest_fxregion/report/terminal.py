@@ -27,7 +27,10 @@ def write_summary(reporter: pytest.TerminalReporter, notes: Iterable[str]) -> No
         for report in reporter.getreports(outcome)
         if isinstance(report, pytest.TestReport)
     ]
+    hidden = reporter.config.option.showcapture == "no"
     for report in reports:
+        if report.failed and not hidden:
+            continue  # pytest has shown it below the failure
         for title, content in report.sections:
             if report.when == "call" and SHOWN in title:
                 reporter.section(report.nodeid, sep="-")
