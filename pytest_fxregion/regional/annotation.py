@@ -55,10 +55,11 @@ class AnnotationReader:
 
         Raises :class:`AnnotationError` with ``file:line``, the wrong key and the nearest valid one.
         """
-        custom = node.meta.get("custom")
+        meta = node.meta
+        custom = meta.get("custom")
         if not custom or not isinstance(custom, Mapping) or ANNOTATION_KEY not in custom:
             return None
-        if node.op in ("placeholder", "output") or node.meta.get("is_gradient_acc"):
+        if node.op in ("placeholder", "output") or meta.get("is_gradient_acc"):
             return None
         value = custom[ANNOTATION_KEY]
         if value is None or value is False:

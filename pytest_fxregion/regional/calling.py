@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from copy import copy
 from typing import Any
 
 from torch.fx import Graph
@@ -23,10 +24,10 @@ def codegen_for(graph: Graph) -> CodeGen:
     placeholders = graph.find_nodes(op="placeholder")
     if type(original) is CodeGen:
         plain = all(not str(p.target).startswith("*") and not p.args for p in placeholders)
-        return ListOrPositional() if plain else original
+        return ListOrPositional() if plain else copy(original)
     if type(original) is PyTreeCodeGen and _has_arguments_and_keywords(original.pytree_info):
         return ListOrStructured(original.pytree_info, len(placeholders))
-    return original
+    return copy(original)
 
 
 class RegionalModule(LazyGraphModule):

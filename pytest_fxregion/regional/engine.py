@@ -6,7 +6,6 @@ annotation → effects → partition → scoop → fingerprint → compile → s
 from __future__ import annotations
 
 import gc
-import operator
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,9 +21,9 @@ from pytest_fxregion._torch import (
 
 from .annotation import Annotation, AnnotationReader, sources_of
 from .compile import ARTIFACTS, compile_body
-from .effects import order_constraints
 from .fingerprint import fingerprint
-from .partition import UNLABELLED, Plan, partition
+from .membership import members
+from .planning import kind_of, plan
 from .region import Region, RegionCall
 from .scoop import Piece, scoop
 from .splice import splice
@@ -61,15 +60,15 @@ def regional_inductor(gm: GraphModule, *example_inputs: object) -> GraphModule:
 def compile_regions(gm: GraphModule, example_inputs: Sequence[object] = ()) -> RegionalGraph:
     """Compile the annotated regions of ``gm``, its operators' subgraphs included.
 
-    ``example_inputs`` are taken for the sake of the calling convention; values are read from the
-    nodes.  ``gm`` is left as it is.
+    ``example_inputs`` tell the shapes of placeholders that carry no value, as in a graph that was
+    not traced with fake tensors.  ``gm`` is left as it is.
 
     Raises :class:`~pytest_fxregion.errors.AnnotationError` for an annotation that cannot be used,
     before anything is compiled, and :class:`~pytest_fxregion.errors.RegionError` for a region that
     does not compile.
     """
     with without_node_metadata():
-        return _Compilation().run(gm)
+        return _Compilation().run(gm, _flat(example_inputs))
 
 
 class _Compilation:
@@ -83,27 +82,34 @@ class _Compilation:
         self._first_with: dict[Hashable, str] = {}
         self._ambient: Hashable = None
 
-    def run(self, gm: GraphModule) -> RegionalGraph:
+    def run(self, gm: GraphModule, inputs: Sequence[object]) -> RegionalGraph:
         self._read(gm)
-        return RegionalGraph(self._compile(gm, None, inner=False), tuple(self._regions))
+        return RegionalGraph(self._compile(gm, inputs), tuple(self._regions))
 
     def _read(self, gm: GraphModule) -> None:
         """Read all annotations, so that a wrong one is found before anything compiles."""
         if id(gm) in self._annotations:
             return
-        self._annotations[id(gm)] = _annotate(gm, self._reader)
+        self._annotations[id(gm)] = members(gm, self._reader)
         for target in _attributes(gm):
             subgraph = attribute_of(gm, target)
             if isinstance(subgraph, GraphModule):
                 self._read(subgraph)
 
-    def _compile(self, gm: GraphModule, mode: FakeTensorMode | None, *, inner: bool) -> GraphModule:
+    def _compile(
+        self,
+        gm: GraphModule,
+        inputs: Sequence[object] = (),
+        *,
+        inner: bool = False,
+        mode: FakeTensorMode | None = None,
+    ) -> GraphModule:
         with _collector_paused():
             nodes = list(gm.graph.nodes)
-            values = GraphValues(gm, nodes, mode)
+            values = GraphValues(gm, nodes, mode, inputs)
             annotations = self._annotations[id(gm)]
-            plan = _plan(nodes, annotations)
-            pieces = scoop(gm, nodes, plan.pieces, values)
+            planned = plan(nodes, annotations)
+            pieces = scoop(gm, nodes, planned.pieces, values)
         calls = [
             self._call(piece, annotations[piece.nodes[-1]], values.fake_mode, inner=inner)
             for piece in pieces
@@ -115,12 +121,11 @@ class _Compilation:
             return splice(
                 gm,
                 nodes,
-                plan.schedule,
+                planned.schedule,
                 pieces,
                 calls,
                 [call.fxregion_region.name for call in calls],
                 replaced=subgraphs,
-                own_convention=inner,
             )
 
     def _call(
@@ -159,7 +164,7 @@ class _Compilation:
             if all(user in annotations for user in node.users):
                 continue
             if id(subgraph) not in self._done:
-                self._done[id(subgraph)] = self._compile(subgraph, mode, inner=True)
+                self._done[id(subgraph)] = self._compile(subgraph, inner=True, mode=mode)
             if self._done[id(subgraph)] is not subgraph:
                 compiled[target] = self._done[id(subgraph)]
         return compiled
@@ -181,54 +186,15 @@ def _collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-def _annotate(gm: GraphModule, reader: AnnotationReader) -> dict[Node, Annotation]:
-    """Return the annotation of each node that belongs to a region."""
-    found: dict[Node, Annotation] = {}
-    for node in gm.graph.nodes:
-        if node.op == "get_attr":
-            continue
-        if node.op == "call_function" and node.target is operator.getitem:
-            # Values cross a border flat: an item is taken where its container is made.
-            source = node.args[0]
-            if isinstance(source, Node) and source.op != "placeholder":
-                if source in found:
-                    found[node] = found[source]
-                continue
-        annotation = reader.read(node)
-        if annotation is not None:
-            found[node] = annotation
-    return found
+def _flat(example_inputs: Sequence[object]) -> Sequence[object]:
+    """Return the inputs of either calling convention as one sequence."""
+    if len(example_inputs) == 1 and isinstance(example_inputs[0], (list, tuple)):
+        return example_inputs[0]
+    return example_inputs
 
 
 def _attributes(gm: GraphModule) -> list[str]:
     return list(dict.fromkeys(str(node.target) for node in gm.graph.find_nodes(op="get_attr")))
-
-
-def _plan(nodes: Sequence[Node], annotations: dict[Node, Annotation]) -> Plan:
-    index = {node: i for i, node in enumerate(nodes)}
-    numbers: dict[Hashable, int] = {}
-    labels = [UNLABELLED] * len(nodes)
-    for node, annotation in annotations.items():
-        key = (annotation.key, kind_of(node) == "recompute")
-        labels[index[node]] = numbers.setdefault(key, len(numbers))
-    inputs = [[index[source] for source in node.all_input_nodes] for node in nodes]
-    order = order_constraints(nodes, index)
-    for before, after in order.edges:
-        if before not in inputs[after]:
-            inputs[after].append(before)
-    return partition(
-        inputs, labels, barriers=order.barriers, free_users=frozenset({len(nodes) - 1})
-    )
-
-
-def kind_of(node: Node) -> str:
-    """``forward``, ``recompute`` or ``backward``; ``inference`` where the node has no tag."""
-    tag = node.meta.get("partitioner_tag")
-    if node.meta.get("autograd_backward"):
-        return "recompute" if tag == "is_forward" else "backward"
-    if tag is None:
-        return "inference"
-    return "forward" if tag == "is_forward" else "backward"
 
 
 def _describe(piece: Piece, annotation: Annotation, name: str, shared_with: str | None) -> Region:

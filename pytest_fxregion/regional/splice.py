@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from copy import copy
 
 import torch
 from torch.fx import Graph, GraphModule, Node
@@ -29,12 +28,10 @@ def splice(
     names: Sequence[str],
     *,
     replaced: Mapping[str, GraphModule],
-    own_convention: bool,
 ) -> GraphModule:
     """Make a graph module in which ``calls[k]`` stands for ``pieces[k]``.
 
     ``replaced``: attributes (subgraphs with regions of their own) to put in place of ``module``'s.
-    ``own_convention``: be called as ``module`` is and in no other way (a subgraph of an operator).
     """
     graph = Graph()
     new: dict[Node, Node] = {}
@@ -67,7 +64,7 @@ def splice(
             )
             item.meta = dict(node.meta)
             new[node] = item
-    graph.set_codegen(copy(module.graph._codegen) if own_convention else codegen_for(module.graph))
+    graph.set_codegen(codegen_for(module.graph))
     hand_over_operands(graph)
     spliced = RegionalModule(held, graph, class_name=type(module).__name__)
     spliced.meta = dict(module.meta)

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch.fx import Node
 
+from pytest_fxregion._torch import OpOverload
+
 _NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
@@ -52,6 +54,16 @@ def symbol_sources(
                 if isinstance(size, torch.SymInt) and _expression(size).is_Symbol:
                     sizes.setdefault(_expression(size), SymbolSource(node, dim, size))
     return sizes | numbers
+
+
+def is_arithmetic_on_sizes(node: Node) -> bool:
+    """Whether the node reads a tensor's size or computes with symbolic numbers, and no more."""
+    if node.op != "call_function" or not isinstance(node.meta.get("val"), _NUMBERS):
+        return False
+    target = node.target
+    if isinstance(target, OpOverload):
+        return str(target.name()).startswith("aten::sym_")
+    return getattr(target, "__module__", None) in ("_operator", "math", "torch")
 
 
 def _numbers(value: object) -> Iterator[torch.SymInt | torch.SymFloat | torch.SymBool]:
