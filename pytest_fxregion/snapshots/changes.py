@@ -248,9 +248,10 @@ def _group_changes(
 
     Groups are recognised by their members, so that one under another name is only renamed.
     """
-    flow = Counter((group(before), group(after)) for before, after, _ in pairs)
-    old = [name for name in dict.fromkeys(group(a) for a, _, _ in pairs) if name]
-    new = [name for name in dict.fromkeys(group(b) for _, b, _ in pairs) if name]
+    moves = [(group(before), group(after)) for before, after, _ in pairs]
+    flow = Counter(moves)
+    old = [name for name in dict.fromkeys(before for before, _ in moves) if name]
+    new = [name for name in dict.fromkeys(after for _, after in moves) if name]
     targets = {one: [other for other in new if flow[one, other]] for one in old}
     origins = {other: [one for one in old if flow[one, other]] for other in new}
     told: set[tuple[str, str]] = set()
@@ -277,8 +278,7 @@ def _group_changes(
         if not origins.get(other):
             yield Change(stage, kind, other, "", other)
             told.add(("", other))
-    for before, after, _ in pairs:
-        move = group(before), group(after)
+    for move, (_, after, _) in zip(moves, pairs, strict=True):
         if move[0] != move[1] and move not in told:
             yield Change(stage, f"{kind} of", after.name, *move)
 

@@ -24,8 +24,8 @@ def inline_regions(outer: Graph, bodies: Mapping[str, Graph]) -> Inlined:
     """Put the body of each region in the place of its call; its nodes get their ``piece``.
 
     A node whose value leaves the region has its name in the outer graph, the others are called
-    ``region/name``.  A call that does not fit its body (an argument that is no node, a result that is
-    not there) is left as it is.
+    ``region/name``.  A call that does not fit its body (an argument that is no node, a result that
+    is not there) is left as it is.
 
     Args:
         outer: the graph with calls ``inductor_region_0(...)``.

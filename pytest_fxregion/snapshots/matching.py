@@ -10,6 +10,7 @@ Weisfeiler-Leman test, and equal ones are matched in order.  Each round is linea
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -17,6 +18,9 @@ from pytest_fxregion.snapshots.graph import Node
 from pytest_fxregion.snapshots.lines import changed_blocks
 
 _NUMBER = re.compile(r"_?\d+(?=_|$)")
+_NEAREST_STEPS = 3  # nodes that are gone or new are looked through, but not many in a row
+_UNLIKE = 0.3  # share of edges in common below which a pair is only kept for want of a better one
+_MOST_ROUNDS = 30
 _MANY_USERS = 64  # a value used more often than this suggests no partner for its users
 
 
@@ -58,13 +62,27 @@ def match(old: Wiring, new: Wiring) -> Matching:
     matcher = _Matcher(old, new)
     matcher.match_ends()
     for label in (_typed, _strict, _loose):
-        matcher.use(label)
-        matcher.match_cones()
-        for steps in (3, 1):
-            while matcher.match_neighbourhoods(steps):
+        if matcher.unmatched_on_both_sides():
+            matcher.use(label)
+            # One edit a round: neighbourhoods in between, so that many edits do not take many.
+            matcher.match_cones(rounds=2)
+            for steps in (3, 1):
+                matcher.match_neighbourhoods(steps)
                 matcher.match_cones()
-    matcher.match_leftovers()
-    replaced = matcher.match_replaced()
+    if matcher.unmatched_on_both_sides():
+        matcher.match_leftovers()
+    matcher.mend()
+    if matcher.unmatched_on_both_sides():
+        matcher.match_replaced()
+        matcher.reconsider()
+    replaced = (
+        i
+        for i, j in enumerate(matcher.old.partner)
+        if j >= 0
+        and old.nodes[i].target != new.nodes[j].target
+        and old.nodes[i].op == "call"
+        and _family(old.nodes[i]) != _family(new.nodes[j])
+    )
     return Matching(matcher.old.partner, matcher.new.partner, frozenset(replaced))
 
 
@@ -80,34 +98,51 @@ class _Side:
         self.labels: list[int] = []
 
     def upstream_keys(self) -> list[int]:
-        keys: list[int] = []
-        for label, token, inputs in zip(self.labels, self.token, self.inputs, strict=True):
-            keys.append(token or hash((label, *[keys[j] for j in inputs])))
+        keys = list(self.token)
+        for i in self.unmatched():
+            keys[i] = hash((self.labels[i], *[keys[j] for j in self.inputs[i]]))
         return keys
 
     def downstream_keys(self) -> list[int]:
-        keys = [0] * len(self.labels)
-        for i in range(len(self.labels) - 1, -1, -1):
-            users = sorted((position, keys[user]) for user, position in self.users[i])
-            keys[i] = self.token[i] or hash((self.labels[i], *users))
+        keys = list(self.token)
+        for i in reversed(self.unmatched()):
+            users = sorted([(position, keys[user]) for user, position in self.users[i]])
+            keys[i] = hash((self.labels[i], *users))
         return keys
+
+    def near(self, i: int) -> int:
+        """Return what a node looks like to its neighbours."""
+        return self.token[i] or self.labels[i]
 
     def neighbourhood_keys(self, steps: int) -> list[int]:
         keys = [token or label for token, label in zip(self.token, self.labels, strict=True)]
+        unmatched = self.unmatched() if steps else []
         for _ in range(steps):
-            before = keys
-            keys = [
-                token
-                or hash(
-                    (
-                        before[i],
-                        *[before[j] for j in self.inputs[i]],
-                        *sorted([(position, before[user]) for user, position in self.users[i]]),
-                    )
-                )
-                for i, token in enumerate(self.token)
-            ]
+            before = list(keys)
+            for i in unmatched:
+                users = sorted([(position, before[user]) for user, position in self.users[i]])
+                keys[i] = hash((before[i], *[before[j] for j in self.inputs[i]], *users))
         return keys
+
+    def kin(self, i: int) -> list[int]:
+        """Return the nodes that are joined to a node by an edge, or share an input with it."""
+        found = dict.fromkeys((*self.inputs[i], *(user for user, _ in self.users[i])))
+        for value in self.inputs[i]:
+            found |= dict.fromkeys(user for user, _ in self.users[value][:_MANY_USERS])
+        return list(found)
+
+    def surroundings(self, i: int) -> tuple[set[int], set[int]]:
+        """Return the tokens of the nearest matched nodes up and down, a few steps away at most."""
+        upstream, downstream = {i}, {i}
+        found: tuple[set[int], set[int]] = (set(), set())
+        for _ in range(_NEAREST_STEPS):
+            upstream = {j for n in upstream for j in self.inputs[n]}
+            downstream = {user for n in downstream for user, _ in self.users[n]}
+            for near, tokens in zip((upstream, downstream), found, strict=True):
+                tokens |= {self.token[n] for n in near if self.token[n]}
+            upstream = {n for n in upstream if not self.token[n]}
+            downstream = {n for n in downstream if not self.token[n]}
+        return found
 
     def unmatched(self) -> list[int]:
         return [i for i, partner in enumerate(self.partner) if partner < 0]
@@ -127,6 +162,9 @@ class _Matcher:
         self.new.partner[j] = i
         self.old.token[i] = self.new.token[j] = -(i + 2)
 
+    def unmatched_on_both_sides(self) -> bool:
+        return -1 in self.old.partner and -1 in self.new.partner
+
     def match_ends(self) -> None:
         """Match outputs, then placeholders: in order, those with the same uses first."""
         outputs = [
@@ -134,78 +172,152 @@ class _Matcher:
         ]
         for i, j in zip(*outputs, strict=False):
             self.pair(i, j)
-        self.use(_typed)
-        for steps in (3, 1, 0):
-            self._align_placeholders(steps)
-        self.use(_loose)
-        self._align_placeholders(0)
-
-    def _align_placeholders(self, steps: int) -> None:
-        keys = [side.neighbourhood_keys(steps) for side in (self.old, self.new)]
-        places = [
+        old, new = (
             [i for i, node in enumerate(side.nodes) if node.op == "placeholder"]
             for side in (self.old, self.new)
-        ]
-        self._align(places[0], places[1], keys[0], keys[1])
+        )
+        self.use(_typed)
+        # Neighbourhoods are only looked at if kinds and order do not settle it.
+        settled = [self.old.labels[i] for i in old] == [self.new.labels[j] for j in new]
+        for steps in (0,) if settled else (3, 1, 0):
+            self._align(old, new, steps)
+        self.use(_loose)
+        self._align(old, new, 0)
 
-    def match_cones(self) -> None:
-        """Match by whole cones until nothing is gained: both of them, upstream, downstream."""
-        gained = True
-        while gained:
+    def match_cones(self, rounds: int = _MOST_ROUNDS) -> None:
+        """Match by whole cones until nothing is gained, or for some rounds."""
+        for _ in range(rounds if self.unmatched_on_both_sides() else 0):
             up = self.old.upstream_keys(), self.new.upstream_keys()
             down = self.old.downstream_keys(), self.new.downstream_keys()
-            both = tuple(list(zip(*keys, strict=True)) for keys in zip(up, down, strict=True))
-            gained = self._join(both[0], both[1], repeated=True)
-            # After this, keys of one direction are out of date, which only makes them less equal.
-            gained |= self._join(up[0], up[1], repeated=False)
-            if not gained:
-                gained = self._join(down[0], down[1], repeated=False)
+            both = [list(zip(*keys, strict=True)) for keys in zip(up, down, strict=True)]
+            claims = self._claims(both[0], both[1], repeated=True)
+            if not claims:
+                claims = self._settled(self._claims(*up), self._claims(*down))
+            for i, j in claims:
+                self.pair(i, j)
+            if not claims:
+                return
 
-    def _join(self, old: Sequence[object], new: Sequence[object], *, repeated: bool) -> bool:
-        """Match unmatched nodes with equal keys; ``repeated``: also k of them with k, in order."""
+    def _claims(
+        self, old: Sequence[object], new: Sequence[object], repeated: bool = False
+    ) -> list[tuple[int, int]]:
+        """Return unmatched nodes with equal keys; ``repeated``: also k of them with k, in order."""
         groups: dict[object, tuple[list[int], list[int]]] = {}
         for i in self.old.unmatched():
             groups.setdefault(old[i], ([], []))[0].append(i)
-        if not groups:
-            return False
-        for j in self.new.unmatched():
-            if new[j] in groups:
-                groups[new[j]][1].append(j)
-        gained = False
-        for left, right in groups.values():
-            if len(left) == len(right) and (repeated or len(left) == 1):
-                for i, j in zip(left, right, strict=True):
-                    self.pair(i, j)
-                gained = True
-        return gained
+        if groups:
+            for j in self.new.unmatched():
+                if new[j] in groups:
+                    groups[new[j]][1].append(j)
+        return [
+            pair
+            for left, right in groups.values()
+            if len(left) == len(right) and (repeated or len(left) == 1)
+            for pair in zip(left, right, strict=True)
+        ]
 
-    def match_neighbourhoods(self, steps: int) -> bool:
+    def _settled(
+        self, up: Sequence[tuple[int, int]], down: Sequence[tuple[int, int]]
+    ) -> list[tuple[int, int]]:
+        """Return the claims of one cone, the better where the other cone claims otherwise.
+
+        One cone is weak where a chain repeats an operation: of ``cos(cos(x))`` with either ``cos``
+        removed, ``cos(x)`` is left, and only its users say which one it is.
+        """
+        old_rivals, new_rivals = dict(down), {j: i for i, j in down}
+        kept: dict[int, int] = {}
+        taken: set[int] = set()
+        beaten: set[tuple[int, int]] = set()
+        for i, j in up:
+            rivals = {(i, old_rivals.get(i, j)), (new_rivals.get(j, i), j)} - {(i, j)}
+            if all(self._fit(*rival) < self._fit(i, j) for rival in rivals):
+                kept[i] = j
+                taken.add(j)
+                beaten |= rivals
+        for i, j in down:
+            if i not in kept and j not in taken and (i, j) not in beaten:
+                kept[i] = j
+                taken.add(j)
+        return list(kept.items())
+
+    def _likeness(self, i: int, j: int) -> float:
+        """Return the share of two nodes' edges whose other ends are a pair, or look the same."""
+        edges = [
+            Counter(
+                [
+                    *((k, side.near(value)) for k, value in enumerate(side.inputs[n])),
+                    *((~k, side.near(user)) for user, k in side.users[n]),
+                ]
+            )
+            for side, n in ((self.old, i), (self.new, j))
+        ]
+        common = sum((edges[0] & edges[1]).values())
+        return common / max(edges[0].total(), edges[1].total(), 1)
+
+    def match_neighbourhoods(self, steps: int, related: bool = False) -> bool:
         """Match, in order, nodes that look the same within a few steps."""
-        if not self.old.unmatched() or not self.new.unmatched():
+        if not self.unmatched_on_both_sides():
             return False
-        return self._align(
-            range(len(self.old.nodes)),
-            range(len(self.new.nodes)),
-            self.old.neighbourhood_keys(steps),
-            self.new.neighbourhood_keys(steps),
-        )
+        everything = range(len(self.old.nodes)), range(len(self.new.nodes))
+        return self._align(*everything, steps, related)
 
     def match_leftovers(self) -> None:
-        """Match, in order, what does the same and has at least one neighbour in common."""
+        """Match, in order, what does the same and has something near in common."""
         for label in (_typed, _strict, _loose):
             self.use(label)
-            while self._align(
-                range(len(self.old.nodes)),
-                range(len(self.new.nodes)),
-                self.old.neighbourhood_keys(0),
-                self.new.neighbourhood_keys(0),
-                related=True,
-            ):
+            while self.match_neighbourhoods(0, related=True):
                 self.match_cones()
 
-    def match_replaced(self) -> list[int]:
-        """Match what is left if it takes the same and gives to the same; return the old nodes."""
-        replaced: list[int] = []
+    def mend(self) -> None:
+        """Give partners to unmatched nodes that are more like them than the kin that has them."""
+        for flipped in (False, True):
+            side = self.new if flipped else self.old
+            for lone in side.unmatched():
+                for owner in side.kin(lone):
+                    wanted = side.partner[owner]
+                    if wanted < 0 or side.labels[owner] != side.labels[lone]:
+                        continue
+                    now = (wanted, owner) if flipped else (owner, wanted)
+                    better = (wanted, lone) if flipped else (lone, wanted)
+                    if self._fit(*better) > self._fit(*now):
+                        self.part(*now)
+                        self.pair(*better)
+                        break
+
+    def _fit(self, i: int, j: int) -> float:
+        """Return how well two nodes go together: by their edges, and by what else they say."""
+        before, after = self.old.nodes[i], self.new.nodes[j]
+        same_type, same_tags = before.type == after.type, before.tags == after.tags
+        return self._likeness(i, j) + 0.5 * (same_type + same_tags)
+
+    def reconsider(self) -> None:
+        """Undo pairs that have next to nothing in common but what they do, if that helps others."""
+        doubtful = [
+            (i, j)
+            for i, j in enumerate(self.old.partner)
+            if j >= 0
+            and self.old.nodes[i].op == "call"
+            and not self._same_inputs(i, j)
+            and self._likeness(i, j) < _UNLIKE
+        ]
+        for i, j in doubtful:
+            self.part(i, j)
+        self.match_replaced()
+        for i, j in doubtful:
+            if self.old.partner[i] < 0 and self.new.partner[j] < 0:
+                self.pair(i, j)
+        self.match_replaced()
+
+    def _same_inputs(self, i: int, j: int) -> bool:
+        inputs = self.old.inputs[i]
+        return bool(inputs) and tuple([self.old.partner[k] for k in inputs]) == self.new.inputs[j]
+
+    def part(self, i: int, j: int) -> None:
+        self.old.partner[i] = self.new.partner[j] = -1
+        self.old.token[i] = self.new.token[j] = 0
+
+    def match_replaced(self) -> None:
+        """Match what is left if it takes the same and gives to the same, whatever it does."""
         gained = True
         while gained:
             gained = False
@@ -215,19 +327,13 @@ class _Matcher:
                 )
                 if best[0] >= 0.5:
                     self.pair(i, -best[1])
-                    replaced.append(i)
                     gained = True
-        return replaced
 
     def _align(
-        self,
-        old: Sequence[int],
-        new: Sequence[int],
-        old_keys: Sequence[int],
-        new_keys: Sequence[int],
-        related: bool = False,
+        self, old: Sequence[int], new: Sequence[int], steps: int, related: bool = False
     ) -> bool:
-        """Match nodes that a line diff of the keys takes for unchanged."""
+        """Match nodes whose neighbourhoods a line diff takes for unchanged lines."""
+        old_keys, new_keys = self.old.neighbourhood_keys(steps), self.new.neighbourhood_keys(steps)
         left, right = [old_keys[i] for i in old], [new_keys[j] for j in new]
         gained = False
         at = (0, 0)
@@ -241,9 +347,15 @@ class _Matcher:
         return gained
 
     def _related(self, i: int, j: int) -> bool:
-        """Say whether two nodes have a matched neighbour in common, or no neighbours at all."""
-        inputs, users = self._shared(i, j)
-        return bool(inputs or users) or not (self.old.inputs[i] or self.old.users[i])
+        """Say whether two nodes have something matched upstream or downstream, or have nothing."""
+        if not (self.old.inputs[i] or self.old.users[i]):
+            return True
+        return any(
+            side_old & side_new
+            for side_old, side_new in zip(
+                self.old.surroundings(i), self.new.surroundings(j), strict=True
+            )
+        )
 
     def _agreement(self, i: int, j: int) -> float:
         """Return the share of edges that two nodes have in common; 0 if they only share a side."""
