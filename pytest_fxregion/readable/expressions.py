@@ -177,7 +177,10 @@ class Expressions:
         if not keywords:
             return args, kwargs
         if "kernel_idx" in kwargs:
-            self._notes.append(f"kernel: {stable_text(triton_kernel(kwargs['kernel_idx']))}")
+            kernel = triton_kernel(kwargs["kernel_idx"])
+            while hasattr(kernel, "fn"):  # a jitted function, and an autotuner around it
+                kernel = kernel.fn
+            self._notes.append(f"kernel: {stable_text(kernel)}")
         constants = triton_constant_args(kwargs.get("constant_args_idx"))
         if constants:
             self._notes.append(f"constant_args: {stable_text(constants)}")
@@ -205,16 +208,19 @@ class Expressions:
             kind = type(value)
             in_torch = kind.__module__.split(".")[0] == "torch"
             path = path_of_callable(kind) if in_torch else kind.__name__
-            return f"{self._names.of_object(kind, path)}.{value.name}"
+            name = self._names.of_object(kind, path)
+            # A combination of flags need not have a name.
+            return f"{name}({value.value!r})" if value.name is None else f"{name}.{value.name}"
         if isinstance(value, torch.Tensor):
             self._notes.append(f"value: {tensor_constant_text(value)}")
             dtype = str(value.dtype).removeprefix("torch.")
             return f"torch.Tensor(size={list(value.size())}, dtype={dtype})"
         if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
             return str(value)
-        own = getattr(type(value), "__fx_repr__", None)
-        if own is not None:
-            return str(value.__fx_repr__()[0])
+        if hasattr(type(value), "__fx_repr__"):
+            own = str(value.__fx_repr__()[0])
+            if _is_one_argument(own):
+                return own
         if isinstance(value, (set, frozenset)):
             return stable_text(value)
         if callable(value) and isinstance(getattr(value, "__name__", None), str):
@@ -225,13 +231,15 @@ class Expressions:
 def _valid_expression(value: object) -> str:
     """Return the value's own ``repr`` if that can be an argument, else its class called."""
     text = address_free_repr(value)
-    if text.isprintable() and _is_one_argument(text):
+    if _is_one_argument(text):
         return text
     path = _IN_ANGLES.sub("", qualified_name(type(value))).strip(".")
     return f"{path}(...)"
 
 
 def _is_one_argument(text: str) -> bool:
+    if not text.isprintable():
+        return False
     try:
         ast.parse(text, mode="eval")
         # With another one after it, so that neither a comma nor a comment can end it.

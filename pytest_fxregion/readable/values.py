@@ -77,7 +77,7 @@ def stable_text(value: object) -> str:
     Sets and mappings are written in sorted order, enums and functions by name, tensors by dtype,
     shape, device and a hash of their content, dataclasses by their fields.  Anything else is
     written by its ``repr`` without memory addresses, so that an object that has none of its own
-    reads ``<package.Class object>``.  Never raises for a value whose ``repr`` does.
+    reads ``<package.Class object>``; so does one whose ``repr`` raises.
     """
     return one_line(_text(value, ()))
 
@@ -103,7 +103,8 @@ def _text(value: Any, inside: tuple[int, ...]) -> str:
     if isinstance(value, torch.Tensor):
         return f"tensor({tensor_constant_text(value)})"
     if isinstance(value, numpy.generic):  # its repr differs between versions of numpy
-        return text(value.item())
+        item = value.item()
+        return str(item) if isinstance(item, numpy.generic) else text(item)
     if isinstance(value, numpy.ndarray):
         return f"array({_array_text(value)})"
     if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
@@ -146,7 +147,7 @@ def _object_text(value: Any, text: Any) -> str:
     if isinstance(value, types.ModuleType):
         return value.__name__
     if isinstance(value, types.MethodType):
-        return f"{qualified_name(value.__func__)}"
+        return qualified_name(value.__func__)
     if isinstance(value, (OpOverload, OpOverloadPacket)):
         return f"torch.ops.{value}"
     if isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType)):

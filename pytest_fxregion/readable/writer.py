@@ -114,6 +114,7 @@ class _Function:
         self._expressions = Expressions(self._names, text.counters)
         self._wrapped: dict[str, None] = {}
         self._parameters: list[str] = []
+        self._types: dict[str, str] = {}
         self._body: list[str] = []
         self._return_type = ""
         self._source: str | None = None
@@ -131,7 +132,7 @@ class _Function:
             else:
                 self._write_node(node, name, freed.get(node, []))
         head = self._signature()
-        body = self._body
+        body = [*self._types_not_in(head), *self._body]
         if all(line.startswith("#") for line in body):
             body.append("pass")
         return [*self._wrapped_functions(), *head, *_indented(body)]
@@ -154,6 +155,17 @@ class _Function:
             parameters = ["self", *parameters]
         return [f"def forward({', '.join(parameters)}){self._return_type}:"]
 
+    def _types_not_in(self, head: list[str]) -> list[str]:
+        """Return comments with the types of placeholders that the graph's own signature drops."""
+        if type(codegen_of(self._gm.graph)) is CodeGen:
+            return []
+        shown = "\n".join(head)
+        return [
+            f"# {name}: value: {annotation[3:-1]}"
+            for name, annotation in self._types.items()
+            if annotation.startswith(': "') and annotation not in shown
+        ]
+
     def _write_placeholder(self, node: fx.Node, name: str) -> None:
         target = str(node.target)
         given = target.lstrip("*")
@@ -162,8 +174,10 @@ class _Function:
             target = target[: len(target) - len(target.lstrip("*"))] + given
         for tag in self._notes(node):
             self._body.append(f"# {name}: {tag}")
+        annotation = self._annotation(node)
+        self._types[name] = annotation
         default = f" = {self._expressions.text(node.args[0])}" if node.args else ""
-        self._parameters.append(f"{target}{self._annotation(node)}{default}")
+        self._parameters.append(f"{target}{annotation}{default}")
         if given != name:
             self._body.append(f"{name} = {given}")
 

@@ -307,8 +307,6 @@ def test_on_symbolically_traced_modules() -> None:
         typing.Dict[str, typing.List[Tensor]],  # noqa: UP006
         typing.Optional[Tensor],  # noqa: UP045
         typing.Union[int, Mode],  # noqa: UP007
-        int | str,
-        dict[str, int] | None,
         "Tensor",
     ],
     ids=str,

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import ast
+import enum
 import re
+import types
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from torch import fx, nn
+from torch.fx.graph import CodeGen
 from torch.utils.checkpoint import CheckpointPolicy
 
-from pytest_fxregion._torch import HigherOrderOperator, LazyGraphModule
+from pytest_fxregion._torch import LazyGraphModule
 from pytest_fxregion.readable import print_readable, render
 
 aten = torch.ops.aten
@@ -94,6 +97,31 @@ def test_a_call_of_a_region_goes_by_its_name() -> None:
     compiled.__module__ = "pytest_fxregion.regional.splice"
     compiled.fxregion_region = object()  # type: ignore[attr-defined]
     assert line_of_call(compiled, 1) == "y = inductor_region_0(x, 1);  x = None"
+
+
+class OneList(CodeGen):
+    """A calling convention that takes all inputs in one list, as AOTAutograd's does."""
+
+    def gen_fn_def(self, free_vars: list[str], maybe_return_annotation: str, **_: Any) -> str:
+        names = ", ".join(name.split(":")[0] for name in free_vars)
+        return f"def forward(self, inputs){maybe_return_annotation}:\n    {names}, = inputs"
+
+
+def test_a_graph_with_its_own_calling_convention_shows_the_types_all_the_same() -> None:
+    graph = fx.Graph()
+    x, y = graph.placeholder("x"), graph.placeholder("y")
+    x.meta["val"] = torch.empty(2)
+    graph.output(y)
+    graph.set_codegen(OneList())
+    text = render(graph_module(graph))
+    ast.parse(text)
+    assert text == (
+        "class GraphModule(torch.nn.Module):\n"
+        "    def forward(self, inputs):\n"
+        "        x, y, = inputs\n"
+        "        # x: value: f32[2][1]cpu\n"
+        "        return y\n"
+    )
 
 
 def test_several_graph_modules_nest() -> None:
@@ -178,6 +206,19 @@ def test_tensors_among_the_arguments_show_their_content() -> None:
     assert body_of(graph_module(graph))[0] == "# value: f32[2][1]cpu sha256:703ffecb2179"
 
 
+class Rights(enum.Flag):
+    READ = 1
+    WRITE = 2
+
+
+class WithExpression:
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __fx_repr__(self) -> tuple[str, dict[str, type]]:
+        return self.text, {}
+
+
 class Plain:
     class Inner:
         pass
@@ -219,6 +260,10 @@ HERE = __name__.replace(".", "_")
         ({"b": {2, 1}}, "{'b': {1, 2}}"),
         (CheckpointPolicy.MUST_SAVE, "torch.utils.checkpoint.CheckpointPolicy.MUST_SAVE"),
         (torch.memory_format, "torch.memory_format"),
+        (Rights.READ, "Rights.READ"),
+        (Rights(0), "Rights(0)"),
+        (WithExpression("Made(1)"), "Made(1)"),
+        (WithExpression("<Made>"), f"{__name__}.WithExpression(...)"),
     ],
 )
 def test_arguments_without_an_expression_stay_valid_and_stable(argument: object, text: str) -> None:
@@ -296,6 +341,15 @@ def test_two_nodes_of_one_name_differ() -> None:
     assert body_of(graph_module(graph))[-1] == "return (twin, twin_1)"
 
 
+def test_declared_unions_are_written_as_they_were() -> None:
+    """Versions of torch differ here: 2.14 writes ``typing_Union[int,str]``."""
+    graph = fx.Graph()
+    x = graph.placeholder("x", type_expr=int | str)
+    graph.output(x, type_expr=dict[str, int] | None)
+    head = render(graph_module(graph)).splitlines()[1].strip()
+    assert head == "def forward(self, x : int|str) -> dict[str,int]|NoneType:"
+
+
 @pytest.mark.parametrize("outputs", [None, (), [], 3, (None, 1.5)])
 def test_outputs_without_nodes(outputs: Any) -> None:
     graph = fx.Graph()
@@ -313,17 +367,14 @@ def test_a_graph_of_tagged_inputs_alone() -> None:
     assert body_of(graph_module(graph)) == ["# x: k: 1", "pass"]
 
 
-class KernelHop(HigherOrderOperator):
-    def __call__(self, *args: Any, **kwargs: Any) -> None: ...
-
-
 def test_indices_into_tables_of_the_process_count_from_zero(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from torch._higher_order_ops import triton_kernel_wrap
 
     table = triton_kernel_wrap.kernel_side_table
-    monkeypatch.setattr(table, "id_to_kernel", {41: fresh_function, 17: fresh_function})
+    autotuned = types.SimpleNamespace(fn=types.SimpleNamespace(fn=fresh_function))
+    monkeypatch.setattr(table, "id_to_kernel", {41: fresh_function, 17: autotuned})
     monkeypatch.setattr(table, "constant_args", {5: {}, 6: {"BLOCK": 16}})
     graph = fx.Graph()
     x = graph.placeholder("x")

@@ -106,6 +106,7 @@ def function(x: int, k: object = None) -> int:
         (CheckpointPolicy.MUST_SAVE, "CheckpointPolicy.MUST_SAVE"),
         (numpy.int64(3), "3"),
         (numpy.float32(0.5), "0.5"),
+        (numpy.longdouble(0.5), "0.5"),
         (numpy.zeros((2, 3), "float32"), "array(float32[2, 3] sha256:a01624450ba7)"),
         (numpy.array([None, 1]), "array(object[2] [None, 1])"),
         (torch.float32, "torch.float32"),
