@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import sys
+from typing import Any
 
+import numpy
 import torch
 
 from pytest_fxregion._torch import has_content, without_dispatch_modes
@@ -55,7 +57,7 @@ def _dense_parts(tensor: torch.Tensor) -> list[torch.Tensor]:
         names, _context = flatten()
         return [part for name in names for part in _dense_parts(getattr(tensor, name))]
     if tensor.is_quantized:
-        return [tensor.int_repr()]
+        return [tensor.int_repr(), tensor.dequantize()]
     if tensor.layout is torch.sparse_coo:
         merged = tensor.coalesce()
         return [merged.indices(), merged.values()]
@@ -66,11 +68,11 @@ def _dense_parts(tensor: torch.Tensor) -> list[torch.Tensor]:
     return [tensor]
 
 
-def _little_endian_bytes(tensor: torch.Tensor) -> bytes:
+def _little_endian_bytes(tensor: torch.Tensor) -> numpy.ndarray[Any, Any]:
     plain = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous().reshape(-1)
     if plain.is_complex():
         plain = torch.view_as_real(plain).reshape(-1)
     elements = plain.view(torch.uint8).numpy()
     if sys.byteorder == "big":
-        elements = elements.reshape(-1, plain.element_size())[:, ::-1]
-    return elements.tobytes()
+        elements = elements.reshape(-1, plain.element_size())[:, ::-1].copy()
+    return elements

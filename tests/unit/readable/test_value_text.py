@@ -200,6 +200,14 @@ class TestTensors:
     def test_of_every_kind_have_a_hash(self, make: Callable[[], torch.Tensor]) -> None:
         assert "sha256:" in stable_text(make())
 
+    @pytest.mark.filterwarnings("ignore::UserWarning")
+    def test_that_are_quantised_differ_by_their_scale(self) -> None:
+        first, second = (
+            stable_text(torch.quantize_per_tensor(torch.ones(2) * scale, scale, 0, torch.quint8))
+            for scale in (0.1, 0.2)
+        )
+        assert first != second
+
     def test_have_a_hash_while_fake_tensors_are_made(self) -> None:
         constant = torch.zeros(2)
         with FakeTensorMode():
