@@ -246,7 +246,8 @@ def _group_changes(
 ) -> Iterator[Change]:
     """List what became of groups of nodes: regions by their annotation, or compiled pieces.
 
-    Groups are recognised by their members, so that one under another name is only renamed.
+    Groups are recognised by their members.  A piece under another name is the same piece (they are
+    numbered in order); a region under another name is renamed.
     """
     moves = [(group(before), group(after)) for before, after, _ in pairs]
     flow = Counter(moves)
@@ -257,7 +258,9 @@ def _group_changes(
     told: set[tuple[str, str]] = set()
     for one in old:
         if len(targets[one]) == 1 and origins[targets[one][0]] == [one]:
-            told.add((one, targets[one][0]))  # the same group
+            told.add((one, targets[one][0]))
+            if kind == "region" and targets[one][0] != one:
+                yield Change(stage, kind, targets[one][0], one, targets[one][0])
     for one in old:
         parts = targets[one]
         if len(parts) > 1 and all(origins[other] == [one] for other in parts):

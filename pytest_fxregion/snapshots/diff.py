@@ -53,7 +53,10 @@ def describe(old: Document, new: Document) -> Difference:
     old_lines = write_document(Document("", old.sections)).split("\n")
     new_lines = write_document(Document("", new.sections)).split("\n")
     lines = tuple(unified(old_lines, new_lines))
-    return Difference(changes, tuple(summary_lines(changes)), lines)
+    summary = summary_lines(changes)
+    if lines and not summary:
+        summary = ["nothing differs but numbers of compiled regions, comments and free lines"]
+    return Difference(changes, tuple(summary), lines)
 
 
 def compare_documents(old: Document, new: Document) -> Iterator[Change]:

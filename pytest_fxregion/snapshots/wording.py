@@ -108,8 +108,10 @@ def _groups(word: str) -> Callable[[list[Change]], list[str]]:
                 lines.append(f"{word}{before} vanished from {_IN}")
             elif "," in after:
                 lines.append(f"{word}{before} in {_IN} was split into {after}")
-            else:
+            elif "," in before:
                 lines.append(f"{word}{before} in {_IN} were merged into {after}")
+            else:
+                lines.append(f"{word}{before} in {_IN} is called {after} now")
         return lines
 
     return say
