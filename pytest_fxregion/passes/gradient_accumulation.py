@@ -20,7 +20,7 @@ What is tagged and why: https://github.com/pytorch/pytorch/pull/167572.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,10 +38,19 @@ MARK = "fxregion_gradient_accumulation"
 
 @dataclass(frozen=True)
 class Arrival:
-    """One gradient that reached a backward node's input: its value, and what was traced before."""
+    """One gradient that reached a backward node's input, and the node that was traced last then.
 
-    value: fx.Node
+    Which node computes the gradient is asked when all is traced: a gradient that was written to in
+    place has its node only once it has been read.
+    """
+
+    gradient: torch.Tensor
     traced_before: fx.Node
+    tracer: Any
+
+    def node(self) -> fx.Node | None:
+        """Return the node that computes the gradient; None where that is no part of the graph."""
+        return node_of_traced_tensor(self.gradient, self.tracer)
 
 
 @dataclass
@@ -78,23 +87,22 @@ class AccumulationRecorder:
         return after_backward
 
     def _arrived(self, target: AutogradNode, index: int, gradient: Any, tracer: Any) -> None:
-        value = None if gradient is None else node_of_traced_tensor(gradient, tracer)
-        if value is not None:
-            newest = next(reversed(value.graph.nodes))
-            self.arrivals[target, index].append(Arrival(value, newest))
+        if isinstance(gradient, torch.Tensor):
+            newest = next(reversed(tracer.graph.nodes))
+            self.arrivals[target, index].append(Arrival(gradient, newest, tracer))
 
     def accumulations(self) -> list[fx.Node]:
         """Return the nodes that sum two gradients of one value, in graph order within a value."""
-        found: list[fx.Node] = []
+        found: dict[fx.Node, None] = {}
         for arrivals in self.arrivals.values():
-            total = arrivals[0].value
+            total = arrivals[0].node()
             for arrival in arrivals[1:]:
-                addition = _addition(total, arrival)
+                addition = _addition(total, arrival, found)
                 if addition is None:
                     break
-                found.append(addition)
+                found[addition] = None
                 total = addition
-        return found
+        return list(found)
 
     def mark(self) -> None:
         """Mark the accumulations; call it when the backward has been traced."""
@@ -137,12 +145,15 @@ def tag_accumulations(joint_graph: fx.GraphModule) -> int:
     return count
 
 
-def _addition(total: fx.Node, arrival: Arrival) -> fx.Node | None:
-    """The engine's sum of ``total`` and the arriving gradient: the first one after its arrival."""
-    operands = {total, arrival.value}
+def _addition(total: fx.Node | None, arrival: Arrival, taken: Container[fx.Node]) -> fx.Node | None:
+    """The engine's sum of ``total`` and the arriving gradient: the first one after its arrival.
+
+    Two values may receive the same gradients, and each has a sum of its own.
+    """
+    operands = {total, arrival.node()}
     node = arrival.traced_before.next
     while node.op != "root":
-        if node.target is ADD and not node.kwargs and set(node.args) == operands:
+        if node.target is ADD and set(node.args) == operands and node not in taken:
             return node
         node = node.next
     return None

@@ -1,0 +1,185 @@
+"""What backward nodes inherit: the rules of ``copy_forward_metadata`` on hand-made graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from joint_tracing import joint_graph, leaf
+from torch import Tensor, fx
+from torch.fx.traceback import annotate
+
+from pytest_fxregion.passes.metadata import copy_forward_metadata
+
+
+class Drawing:
+    """Builds a joint graph node by node; ``forward`` and ``backward`` say on which side it is."""
+
+    def __init__(self) -> None:
+        self.graph = fx.Graph()
+        self.input = self.graph.placeholder("x")
+
+    def forward(self, **meta: Any) -> fx.Node:
+        return self._node("is_forward", meta)
+
+    def backward(self, **meta: Any) -> fx.Node:
+        return self._node("is_backward", meta)
+
+    def _node(self, side: str, meta: dict[str, Any]) -> fx.Node:
+        node = self.graph.call_function(torch.sin, (self.input,))
+        node.meta |= {"partitioner_tag": side, **meta}
+        return node
+
+    def module(self, **bodies: fx.GraphModule) -> fx.GraphModule:
+        self.graph.output(self.input)
+        for name in bodies:
+            self.graph.get_attr(name)
+        return fx.GraphModule(torch.nn.ModuleDict(bodies), self.graph)
+
+
+def test_a_backward_node_takes_the_annotation_of_its_number() -> None:
+    drawing = Drawing()
+    drawing.forward(seq_nr=1, custom={"a": 1})
+    drawing.forward(seq_nr=2, custom={"a": 2})
+    second = drawing.backward(seq_nr=2)
+    first = drawing.backward(seq_nr=1)
+    copy_forward_metadata(drawing.module())
+    assert first.meta["custom"] == {"a": 1}
+    assert second.meta["custom"] == {"a": 2}
+
+
+def test_the_first_forward_node_owns_its_number() -> None:
+    drawing = Drawing()
+    drawing.forward(seq_nr=1, custom={"a": "first"})
+    drawing.forward(seq_nr=1, custom={"a": "second"})
+    node = drawing.backward(seq_nr=1)
+    copy_forward_metadata(drawing.module())
+    assert node.meta["custom"] == {"a": "first"}
+
+
+def test_the_first_owns_its_number_also_without_an_annotation() -> None:
+    drawing = Drawing()
+    drawing.forward(seq_nr=1)
+    drawing.forward(seq_nr=1, custom={"a": "second"})
+    node = drawing.backward(seq_nr=1)
+    copy_forward_metadata(drawing.module())
+    assert "custom" not in node.meta
+
+
+def test_numbers_go_across_the_bodies_of_higher_order_operators() -> None:
+    inner_forward, inner_backward, outer = Drawing(), Drawing(), Drawing()
+    inner_forward.forward(seq_nr=7, custom={"a": "body"})
+    of_body = inner_backward.backward(seq_nr=7)
+    of_outer = inner_backward.backward(seq_nr=1)
+    outer.forward(seq_nr=1, custom={"a": "outer"})
+    outside = outer.backward(seq_nr=7)
+    copy_forward_metadata(outer.module(fw=inner_forward.module(), bw=inner_backward.module()))
+    assert of_body.meta["custom"] == {"a": "body"}
+    assert of_outer.meta["custom"] == {"a": "outer"}
+    assert outside.meta["custom"] == {"a": "body"}
+
+
+def test_copies_are_deep() -> None:
+    drawing = Drawing()
+    owner = drawing.forward(seq_nr=1, custom={"a": {"inner": [1]}})
+    one, two = drawing.backward(seq_nr=1), drawing.backward(seq_nr=1)
+    copy_forward_metadata(drawing.module())
+    one.meta["custom"]["a"]["inner"].append(2)
+    one.meta["custom"]["b"] = 0
+    assert owner.meta["custom"] == {"a": {"inner": [1]}}
+    assert two.meta["custom"] == {"a": {"inner": [1]}}
+
+
+def test_what_the_backward_set_itself_survives_and_the_forward_wins_a_clash() -> None:
+    drawing = Drawing()
+    drawing.forward(seq_nr=1, custom={"both": "forward", "forward": 1})
+    node = drawing.backward(seq_nr=1, custom={"both": "backward", "backward": 2})
+    copy_forward_metadata(drawing.module())
+    assert node.meta["custom"] == {"both": "forward", "forward": 1, "backward": 2}
+
+
+def test_the_backwards_own_survives_a_forward_without_annotation() -> None:
+    drawing = Drawing()
+    drawing.forward(seq_nr=1)
+    node = drawing.backward(seq_nr=1, custom={"backward": 2})
+    copy_forward_metadata(drawing.module())
+    assert node.meta["custom"] == {"backward": 2}
+
+
+def test_a_node_without_a_partner_takes_nothing() -> None:
+    drawing = Drawing()
+    drawing.forward(seq_nr=1, custom={"a": 1})
+    other, none = drawing.backward(seq_nr=9), drawing.backward()
+    copy_forward_metadata(drawing.module())
+    assert "custom" not in other.meta
+    assert "custom" not in none.meta
+
+
+def test_a_backward_node_does_not_inherit_from_a_backward_node() -> None:
+    drawing = Drawing()
+    drawing.backward(seq_nr=1, custom={"a": 1})
+    node = drawing.backward(seq_nr=1)
+    copy_forward_metadata(drawing.module())
+    assert "custom" not in node.meta
+
+
+def test_an_accumulation_takes_nothing() -> None:
+    drawing = Drawing()
+    drawing.forward(seq_nr=1, custom={"a": 1}, nn_module_stack={"m": ()}, source_fn_stack=[()])
+    node = drawing.backward(seq_nr=1, is_gradient_acc=True)
+    before = dict(node.meta)
+    copy_forward_metadata(drawing.module())
+    assert node.meta == before
+
+
+def test_forward_nodes_stay_as_they_are() -> None:
+    drawing = Drawing()
+    drawing.forward(seq_nr=1, custom={"a": 1})
+    node = drawing.forward(seq_nr=1)
+    copy_forward_metadata(drawing.module())
+    assert node.meta == {"partitioner_tag": "is_forward", "seq_nr": 1}
+
+
+def test_module_and_source_stacks_come_along_under_their_forward_names() -> None:
+    drawing = Drawing()
+    drawing.forward(seq_nr=1, nn_module_stack={"m": ("m", int)}, source_fn_stack=[("f", abs)])
+    node = drawing.backward(seq_nr=1)
+    copy_forward_metadata(drawing.module())
+    assert node.meta["fwd_nn_module_stack"] == {"m": ("m", int)}
+    assert node.meta["fwd_source_fn_stack"] == [("f", abs)]
+    assert "nn_module_stack" not in node.meta
+
+
+def backward_annotations(function: Callable[..., Any], *args: Any) -> dict[str, list[Any]]:
+    """Return the annotations of the backward's computations, by operator."""
+    found: dict[str, list[Any]] = {}
+    for node in joint_graph(function, *args).graph.nodes:
+        if node.op == "call_function" and node.meta["partitioner_tag"] == "is_backward":
+            found.setdefault(str(node.target), []).append(node.meta.get("custom"))
+    return found
+
+
+def test_a_traced_backward_has_the_annotations_of_its_forward() -> None:
+    def function(x: Tensor) -> Tensor:
+        h = x.exp()
+        with annotate({"compile_with_inductor": 0}):
+            h = h.sin()
+        return h.tanh()
+
+    found = backward_annotations(function, leaf(3))
+    assert found["aten.cos.default"] == [{"compile_with_inductor": 0}]
+    assert found["aten.tanh_backward.default"] == [None]
+
+
+def test_two_equal_operations_keep_their_own_annotations() -> None:
+    def function(x: Tensor) -> Tensor:
+        with annotate({"compile_with_inductor": {"inductor_region": "a"}}):
+            a = x.sin()
+        with annotate({"compile_with_inductor": {"inductor_region": "b"}}):
+            b = x.sin()
+        return a * b
+
+    found = backward_annotations(function, leaf(3))["aten.cos.default"]
+    regions = [custom["compile_with_inductor"]["inductor_region"] for custom in found]
+    assert sorted(regions) == ["a", "b"]
