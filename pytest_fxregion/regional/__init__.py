@@ -2,5 +2,6 @@
 
 from .engine import RegionalGraph, compile_regions, regional_inductor
 from .region import Region
+from .serialize import serializable
 
-__all__ = ["Region", "RegionalGraph", "compile_regions", "regional_inductor"]
+__all__ = ["Region", "RegionalGraph", "compile_regions", "regional_inductor", "serializable"]

@@ -31,7 +31,7 @@ def codegen_for(graph: Graph) -> CodeGen:
 
 
 class RegionalModule(LazyGraphModule):
-    """A spliced graph.  Its call goes straight to the generated function where no hook listens."""
+    """A spliced graph.  Its call goes straight to the generated function if it has no hooks."""
 
     # AOTAutograd asks for this name to know that it may pass one list.
     _boxed_call = True
@@ -39,6 +39,7 @@ class RegionalModule(LazyGraphModule):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the graph."""
         if self._forward_hooks or self._forward_pre_hooks:
+            self.real_recompile()  # the lazy function would call this one, and the hooks, again
             return super().__call__(*args, **kwargs)
         return self.forward(*args, **kwargs)
 
@@ -57,11 +58,11 @@ _REGION_CALL = re.compile(
 
 def hand_over_operands(graph: Graph) -> None:
     """Have the graph's generated code give each region a list that is the only one to hold it."""
+    graph.on_generate_code(lambda _: _with_boxed_calls)
 
-    def rewrite(body: list[str]) -> list[str]:
-        return [_REGION_CALL.sub(_boxed_call, "".join(body))]
 
-    graph.on_generate_code(lambda _: rewrite)
+def _with_boxed_calls(body: list[str]) -> list[str]:
+    return [_REGION_CALL.sub(_boxed_call, "".join(body))]
 
 
 def _boxed_call(match: re.Match[str]) -> str:
@@ -117,8 +118,9 @@ class ListOrStructured(PyTreeCodeGen):
         """
         positional, keywords = self.pytree_info.in_spec.children()
         if not kwargs and len(args) == 1 and type(args[0]) is list:
-            structured = positional.num_children == 1 and positional.child(0).type is list
-            if not structured and len(args[0]) == self._count:
+            takes_list = positional.num_children == 1 and positional.child(0).type is list
+            as_original = takes_list and not keywords.num_children
+            if not as_original and len(args[0]) == self._count:
                 flat = list(args[0])
                 args[0].clear()
                 return flat

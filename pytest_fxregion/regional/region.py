@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -50,22 +51,28 @@ class RegionCall:
         # fx's GraphPickler writes a target that wraps an artifact as that artifact.
         self.__wrapped__ = artifact.call
         self.fxregion_region = region
-        single = len(region.outputs) == 1
-        self.boxed = _boxed(artifact, single)
+        self.is_single = len(region.outputs) == 1
+        self.boxed = _boxed(artifact, region.name, self.is_single)
         if traceable:
-            self.boxed = _traceable(self.boxed, region.body, single)
+            self.boxed = _traceable(self.boxed, region.body, self.is_single)
 
     def __call__(self, *operands: object) -> object:
         """Run the region."""
         return self.boxed(list(operands))
 
 
-def _boxed(artifact: Artifact, single: bool) -> Callable[[list[object]], object]:
+def _boxed(artifact: Artifact, name: str, single: bool) -> Callable[[list[object]], object]:
     call, generated = artifact.call, artifact.generated
     grad_enabled = torch.is_grad_enabled
 
     def whole(operands: list[object]) -> object:
         results = call(*operands)
+        if grad_enabled() and _requires_grad(operands) and not _requires_grad(results):
+            warnings.warn(
+                f"{name} was traced without gradients, so none flow through it to the operands "
+                "that require them; call the graph under torch.no_grad() if that is meant",
+                stacklevel=2,
+            )
         operands.clear()
         return results[0] if single else results
 
@@ -93,6 +100,10 @@ def _boxed(artifact: Artifact, single: bool) -> Callable[[list[object]], object]
             return whole(operands) if grad_enabled() else generated(operands)
 
     return first if single else several
+
+
+def _requires_grad(values: Iterable[object]) -> bool:
+    return any(isinstance(value, torch.Tensor) and value.requires_grad for value in values)
 
 
 def _traceable(

@@ -7,7 +7,7 @@ size, stride or number of some input; it does not solve ``2*u0 == 6`` (pytorch#1
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch.fx import Node
@@ -23,7 +23,7 @@ class SymbolSource:
 
     node: Node
     dim: int | None
-    value: object
+    value: object = field(compare=False)  # symbolic numbers have no hash
 
 
 def free_symbols_of(value: object) -> set[object]:

@@ -1,0 +1,69 @@
+"""How a spliced graph is called and how it calls its regions."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import torch
+from annotated_graphs import Compiles, region, traced
+
+from pytest_fxregion.regional import compile_regions, regional_inductor
+
+X, Y = torch.arange(4.0), torch.arange(4.0) + 1
+
+
+def compiled() -> torch.fx.GraphModule:
+    marks = {"mul": region(0), "add": region(0)}
+    return compile_regions(traced(lambda x, y: (x * y + 1).cos(), X, Y, marks=marks)).graph_module
+
+
+def test_inputs_or_one_list_of_them(compiles: Compiles) -> None:
+    gm = compiled()
+    torch.testing.assert_close(gm(X, Y), gm([X, Y]))
+    assert gm._boxed_call
+
+
+def test_list_is_emptied(compiles: Compiles) -> None:
+    inputs = [X, Y]
+    compiled()(inputs)
+    assert inputs == []
+
+
+def test_operand_is_freed_at_its_last_use(compiles: Compiles) -> None:
+    alive: list[bool] = []
+    gm = compiled()
+    (call,) = [n.target for n in gm.graph.nodes if hasattr(n.target, "fxregion_region")]
+    inner = call.boxed
+
+    def watched(operands: list[torch.Tensor]) -> object:
+        first = weakref.ref(operands[0])
+        result = inner(operands)
+        gc.collect()
+        alive.append(first() is not None)
+        return result
+
+    call.boxed = watched
+    gm([X.clone(), Y])
+    assert alive == [False]
+
+
+def test_hooks_are_called(compiles: Compiles) -> None:
+    gm = compiled()
+    seen: list[int] = []
+    gm.register_forward_hook(lambda *_: seen.append(1))
+    gm(X, Y)
+    assert seen == [1]
+
+
+def test_region_can_be_called_with_operands(compiles: Compiles) -> None:
+    gm = compiled()
+    (call,) = [n.target for n in gm.graph.nodes if hasattr(n.target, "fxregion_region")]
+    torch.testing.assert_close(call(X, Y), X * Y + 1)
+    torch.testing.assert_close(torch.fx.Interpreter(gm).run(X, Y), gm(X, Y))
+
+
+def test_either_compiler_convention_is_taken(compiles: Compiles) -> None:
+    gm = traced(lambda x: x + 1, X, marks={"add": 0})
+    torch.testing.assert_close(regional_inductor(gm, X)(X), X + 1)
+    torch.testing.assert_close(regional_inductor(gm, [X])([X]), X + 1)

@@ -1,0 +1,182 @@
+"""Pieces that Inductor really compiles: one module of few, tiny graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+import torch._functorch.config
+from annotated_graphs import region, traced
+from torch.fx._graph_pickler import GraphPickler, Options
+from torch.fx.traceback import annotate as annotated
+
+from pytest_fxregion._torch import aot_autograd
+from pytest_fxregion.errors import RegionError
+from pytest_fxregion.regional import Region, compile_regions, regional_inductor, serializable
+from pytest_fxregion.regional.compile import ARTIFACTS
+
+X, Y = torch.linspace(0, 1, 4), torch.linspace(1, 2, 4)
+
+Compiler = Callable[[torch.fx.GraphModule, Any], Any]
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Iterator[None]:
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+def calls(gm: torch.fx.GraphModule) -> list[Any]:
+    return [n.target for n in gm.graph.nodes if hasattr(n.target, "fxregion_region")]
+
+
+def recorder(found: list[Region]) -> Compiler:
+    def compiler(gm: torch.fx.GraphModule, inputs: Any) -> Any:
+        compiled = compile_regions(gm, inputs)
+        found.extend(compiled.regions)
+        return compiled.graph_module
+
+    return compiler
+
+
+def test_forward_and_backward_of_two_entangled_regions_match_eager() -> None:
+    def fn(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        with annotated({"compile_with_inductor": {"inductor_region": "a"}}):
+            a1 = x * 2
+        with annotated({"compile_with_inductor": {"inductor_region": "b"}}):
+            b2 = y + 1
+            b1 = a1 + 3
+        with annotated({"compile_with_inductor": {"inductor_region": "a"}}):
+            a2 = b2 * 5
+        return b1.sin() + a2.cos()
+
+    found: list[Region] = []
+    backend = aot_autograd(fw_compiler=recorder(found), bw_compiler=recorder(found))
+    inputs = [t.clone().requires_grad_() for t in (X, Y)]
+    expected = [t.clone().requires_grad_() for t in (X, Y)]
+    result = torch.compile(fn, backend=backend, fullgraph=True)(*inputs)
+    result.sum().backward()
+    fn(*expected).sum().backward()
+    torch.testing.assert_close(result, fn(X, Y))
+    for got, want in zip(inputs, expected, strict=True):
+        torch.testing.assert_close(got.grad, want.grad)
+    assert sum(r.kind == "forward" for r in found) == 3
+    assert {r.kind for r in found} == {"forward", "backward"}
+    assert all(source.startswith(__file__ + ":") for r in found for source in r.sources)
+
+
+def test_without_tracing_context_and_with_gradients_enabled() -> None:
+    marks = {"mul": region(0), "add": region(0)}
+    gm = compile_regions(traced(lambda x, y: (x * y + 1).cos(), X, Y, marks=marks)).graph_module
+    torch.testing.assert_close(gm(X, Y), (X * Y + 1).cos())
+    x = X.clone().requires_grad_()
+    with torch.no_grad():
+        torch.testing.assert_close(gm([x, Y]), (X * Y + 1).cos())
+
+
+def test_generated_function_is_called_directly_where_that_is_enough() -> None:
+    marks = {"mul": region(0), "add": region(0)}
+    gm = compile_regions(traced(lambda x, y: (x * y + 1).cos(), X, Y, marks=marks)).graph_module
+    (call,) = calls(gm)
+    called: list[int] = []
+    call.__wrapped__ = lambda *operands: called.append(1)
+    with torch.no_grad():
+        torch.testing.assert_close(call(X, Y), X * Y + 1)
+    assert called == []
+
+
+def test_region_that_writes_its_operand() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        y = x.sin()
+        y.mul_(2)
+        return y + 1
+
+    gm = compile_regions(traced(fn, X, marks={"mul_": 0, "add": 0})).graph_module
+    with torch.no_grad():
+        torch.testing.assert_close(gm(X), X.sin() * 2 + 1)
+
+
+def test_region_whose_result_is_a_view_of_its_operand() -> None:
+    gm = compile_regions(
+        traced(lambda x: (x.sin().view(2, 2), x.cos()), X, marks={"view": 0})
+    ).graph_module
+    with torch.no_grad():
+        torch.testing.assert_close(gm(X)[0], X.sin().view(2, 2))
+
+
+def test_gradients_flow_through_a_region_that_was_traced_with_them() -> None:
+    gm = traced(lambda x: (x * 2 + 1).sin(), X, marks={"mul": 0, "add": 0})
+    next(iter(gm.graph.nodes)).meta["val"].requires_grad_()
+    x = X.clone().requires_grad_()
+    compile_regions(gm).graph_module(x).sum().backward()
+    torch.testing.assert_close(x.grad, 2 * (X * 2 + 1).cos())
+
+
+def test_gradients_are_not_lost_in_silence() -> None:
+    gm = compile_regions(traced(lambda x: (x * 2 + 1).sin(), X, marks={"mul": 0, "add": 0}))
+    with pytest.warns(UserWarning, match="inductor_region_0 was traced without gradients"):
+        gm.graph_module(X.clone().requires_grad_())
+
+
+def test_failing_region_is_named_with_its_lines_and_configs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise RuntimeError("no such kernel")
+
+    ARTIFACTS.reset()
+    monkeypatch.setattr(torch._inductor, "standalone_compile", fail)
+    gm = traced(lambda x: x + 1, X, marks={"add": region("r", epilogue_fusion=False)})
+    next(n for n in gm.graph.nodes if n.name == "add").meta["stack_trace"] = (
+        'File "/model.py", line 7, in forward\n    x + 1'
+    )
+    with pytest.raises(RegionError) as raised:
+        compile_regions(gm)
+    assert str(raised.value) == (
+        "inductor_region_0 (/model.py:7) could not be compiled under "
+        "{'epilogue_fusion': False}: RuntimeError: no such kernel"
+    )
+
+
+def test_changed_annotation_is_not_answered_from_the_cache_of_autograd() -> None:
+    found: list[Region] = []
+
+    def compiler(gm: torch.fx.GraphModule, inputs: Any) -> Any:
+        found.extend(compile_regions(gm, inputs).regions)
+        return regional_inductor(gm, inputs)
+
+    def run(value: object) -> torch.Tensor:
+        def fn(x: torch.Tensor) -> torch.Tensor:
+            with annotated({"compile_with_inductor": value}):
+                return x * 3 + 1
+
+        torch._dynamo.reset()
+        compiled = torch.compile(fn, backend=aot_autograd(fw_compiler=compiler))
+        with torch.no_grad():
+            return compiled(X)
+
+    caching = {
+        "enable_autograd_cache": True,
+        "force_autograd_cache": True,
+        "bundled_autograd_cache": True,
+    }
+    with torch._functorch.config.patch(caching):
+        torch.testing.assert_close(run(None), X * 3 + 1)
+        assert found == []
+        torch.testing.assert_close(run(0), X * 3 + 1)
+        assert len(found) == 1
+
+
+def test_pickled_graph_runs_without_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
+    marks = {"mul": region(0), "add": region(0)}
+    gm = compile_regions(traced(lambda x, y: (x * y + 1).cos(), X, Y, marks=marks)).graph_module
+    data = GraphPickler.dumps(serializable(gm), Options(ops_filter=None))
+    monkeypatch.setattr(torch._inductor, "standalone_compile", None)
+    loaded: Any = GraphPickler.loads(data, next(iter(gm.graph.nodes)).meta["val"].fake_mode)
+    loaded.recompile()
+    with torch.no_grad():
+        torch.testing.assert_close(loaded(X, Y), (X * Y + 1).cos())
+        torch.testing.assert_close(loaded([X, Y]), (X * Y + 1).cos())

@@ -1,0 +1,135 @@
+"""What keeps its order beyond data flow."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any, Literal
+
+import pytest
+import torch
+from annotated_graphs import Builder, aten
+from torch import fx
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from pytest_fxregion.regional.effects import is_pure, order_constraints
+
+Mode = Literal["real", "fake", "symbolic"]
+
+
+def order(gm: fx.GraphModule) -> set[tuple[str, str]]:
+    """The ordered pairs of node names."""
+    nodes = list(gm.graph.nodes)
+    found = order_constraints(nodes, {node: i for i, node in enumerate(nodes)})
+    return {(nodes[i].name, nodes[j].name) for i, j in found.edges}
+
+
+def traced(fn: Callable[..., Any], *inputs: torch.Tensor, mode: Mode = "fake") -> fx.GraphModule:
+    gm: fx.GraphModule = make_fx(fn, tracing_mode=mode)(*inputs)
+    return gm
+
+
+def test_functional_graph_has_no_constraints() -> None:
+    assert order(traced(lambda x: (x.sin() + x).sum(), torch.ones(3))) == set()
+
+
+@pytest.mark.parametrize("mode", ["fake", "real"])
+def test_readers_stay_on_their_side_of_a_write(mode: Mode) -> None:
+    def fn(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        y = x.clone()
+        before = y.sum()
+        y.mul_(2)
+        return before, y.sum()
+
+    assert order(traced(fn, torch.ones(3), mode=mode)) == {("sum_1", "mul_"), ("mul_", "sum_2")}
+
+
+def test_write_through_a_view_orders_readers_of_the_base() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        y = x.clone()
+        y[0].zero_()
+        return y.sum()
+
+    assert ("zero_", "sum_1") in order(traced(fn, torch.ones(3, 2)))
+
+
+def test_writes_to_other_storage_order_nothing() -> None:
+    def fn(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        z = y.sin()
+        x.clone().mul_(2)
+        return z.sum()
+
+    assert order(traced(fn, torch.ones(3), torch.ones(3))) == set()
+
+
+def test_copy_back_to_an_input_comes_after_its_readers() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        y = x.sin()
+        x.copy_(x.cos())
+        return y
+
+    assert {("sin", "copy_"), ("cos", "copy_")} <= order(traced(fn, torch.ones(3)))
+
+
+def test_edges_are_linear_in_the_readers() -> None:
+    def fn(x: torch.Tensor) -> list[torch.Tensor]:
+        y = x.clone()
+        found = [y + i for i in range(10)]
+        y.mul_(2)
+        return found + [y + i for i in range(10)]
+
+    assert len(order(traced(fn, torch.ones(3)))) == 20
+
+
+def test_random_draws_keep_their_order() -> None:
+    gm = traced(lambda x: (torch.rand_like(x), x.sin(), torch.bernoulli(x)), torch.ones(3))
+    assert order(gm) == {("rand_like", "bernoulli")}
+
+
+def test_collectives_keep_their_order() -> None:
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    c10d = torch.ops._c10d_functional
+    start = graph.call_function(c10d.all_reduce.default, (x, "sum", "0"))
+    other = graph.call_function(c10d.all_reduce.default, (x, "max", "0"))
+    wait = graph.call_function(c10d.wait_tensor.default, (start,))
+    graph.output((wait, other))
+    assert order(fx.GraphModule({}, graph)) == {
+        ("all_reduce_default", "all_reduce_default_1"),
+        ("all_reduce_default_1", "wait_tensor_default"),
+    }
+
+
+def test_switch_of_global_state_is_a_barrier() -> None:
+    graph = fx.Graph()
+    graph.placeholder("x")
+    graph.call_function(torch._C._set_grad_enabled, (False,))
+    graph.output(())
+    nodes = list(graph.nodes)
+    found = order_constraints(nodes, {node: i for i, node in enumerate(nodes)})
+    assert found.barriers == (1,)
+
+
+def test_assertions_are_bound_by_what_they_check_alone() -> None:
+    b = Builder("x")
+    first = b.graph.call_function(aten._assert_async.default, (b["x"],))
+    b.graph.call_function(aten._assert_async.default, (b["x"],))
+    assert order(b.module()) == set()
+    assert is_pure(first)
+
+
+@pytest.mark.parametrize(
+    ("target", "pure"),
+    [
+        (aten.sin.default, True),
+        (aten.sin_.default, False),
+        (aten.rand_like.default, False),
+        (operator.add, True),
+        (operator.iadd, False),
+        (operator.inv, True),
+        (operator.setitem, False),
+    ],
+    ids=str,
+)
+def test_purity(target: Callable[..., Any], pure: bool) -> None:
+    assert is_pure(fx.Graph().call_function(target, ())) is pure
