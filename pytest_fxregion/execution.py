@@ -245,13 +245,12 @@ def draw_cotangents(outputs: Sequence[torch.Tensor], seed: int) -> list[torch.Te
 
 def named_leaves(call: Call) -> dict[int, str]:
     """Return the names of the tensors that gradients are collected for, by identity."""
-    names = {
-        id(tensor): name
-        for name, tensor in tree_flatten_with_names(call.argument_names())
-        if isinstance(tensor, torch.Tensor)
-    }
-    for name, tensor in (*_named_parameters(call.modules()), *call.brought_tensors().items()):
-        names.setdefault(id(tensor), name)
+    names: dict[int, str] = {}
+    arguments = tree_flatten_with_names(call.argument_names())
+    brought = call.brought_tensors().items()
+    for name, value in (*arguments, *_named_parameters(call.modules()), *brought):
+        if isinstance(value, torch.Tensor):
+            names.setdefault(id(value), name)
     return names
 
 

@@ -1,0 +1,454 @@
+"""One call of the function under test: what is copied, named, compared and put back."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from pytest_fxregion.execution import (
+    Call,
+    PrecisionWatch,
+    Results,
+    draw_cotangents,
+    execute,
+    named_leaves,
+    widened,
+)
+
+
+def leaf(*shape: int) -> Tensor:
+    return torch.linspace(1, 2, torch.Size(shape).numel()).reshape(shape).requires_grad_()
+
+
+def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Call:
+    return Call(function, args, kwargs)
+
+
+def run(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Results:
+    return execute(Call(function, args, kwargs), seed=0, backward=True)
+
+
+def from_ones(function: Callable[..., Any], *args: Any) -> Results:
+    """Run it backward from a gradient of ones for its only output."""
+    ones = [torch.ones(2)]
+    return execute(Call(function, args, {}), seed=0, backward=True, grad_outputs=ones)
+
+
+GLOBAL_MODULE = nn.Linear(2, 2)
+GLOBAL_TENSOR = torch.ones(2, requires_grad=True)
+
+
+def in_the_middle(x: Tensor) -> Tensor:
+    return x * GLOBAL_TENSOR
+
+
+class Pair(NamedTuple):
+    left: Tensor
+    right: Tensor
+
+
+class Scale(nn.Module):
+    """Multiplies with a parameter, counts its calls three ways and keeps the last input."""
+
+    count: Tensor
+    last: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.factor = nn.Parameter(torch.tensor([2.0, 3.0]))
+        self.register_buffer("count", torch.zeros(()))
+        self.register_buffer("last", torch.zeros(2))
+        self.calls = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.count += 1
+        self.last = x.detach()
+        self.calls += 1
+        return x * self.factor * self.calls
+
+    def halved(self, x: Tensor) -> Tensor:
+        half: Tensor = self(x) / 2
+        return half
+
+
+# --- names ---
+
+
+def test_results_are_named_by_their_place_in_nested_containers() -> None:
+    def function(inputs: dict[str, list[Tensor]], pair: Pair) -> dict[str, Any]:
+        total = inputs["a"][0] + inputs["a"][1] * pair.left
+        return {"total": total, "more": [total * 2, (total * 3, 7)]}
+
+    found = run(function, {"a": [leaf(2), leaf(2)]}, pair=Pair(leaf(2), torch.ones(2)))
+    assert list(found.values) == [
+        "output['total']",
+        "output['more'][0]",
+        "output['more'][1][0]",
+        "output['more'][1][1]",
+        "gradient of inputs['a'][0]",
+        "gradient of inputs['a'][1]",
+        "gradient of pair.left",
+    ]
+    assert found.values["output['more'][1][1]"] == 7
+
+
+def test_arguments_have_their_parameters_names() -> None:
+    def function(x: Tensor, /, y: Tensor, *rest: Tensor, z: Tensor, **more: Tensor) -> Tensor:
+        return x + y + sum(rest) + z + sum(more.values())
+
+    found = run(function, leaf(1), leaf(1), leaf(1), leaf(1), z=leaf(1), extra=leaf(1), x=leaf(1))
+    assert list(found.gradients) == ["x", "y", "rest[0]", "rest[1]", "z", "extra", "more['x']"]
+
+
+def test_a_function_without_signature_has_numbered_arguments() -> None:
+    assert list(run(torch.add, leaf(2), other=leaf(2)).gradients) == ["args[0]", "other"]
+
+
+def test_a_tensor_passed_twice_is_one_leaf() -> None:
+    x = leaf(2)
+    found = from_ones(lambda a, b: a * b, x, x)
+    for gradient in (found.gradients["a"], found.gradients["b"]):
+        assert torch.equal(gradient, 2 * x)
+    copied = call(lambda a, b: a * b, x, x)
+    assert named_leaves(copied) == {id(x): "a"}
+
+
+# --- what a function brings along ---
+
+
+def as_module(model: Scale) -> Callable[..., Any]:
+    return model
+
+
+def as_bound_method(model: Scale) -> Callable[..., Any]:
+    return model.halved
+
+
+def as_closure(model: Scale) -> Callable[..., Any]:
+    return lambda x: model(x)
+
+
+def as_closure_in_a_list(model: Scale) -> Callable[..., Any]:
+    models = [model]
+    return lambda x: models[0](x)
+
+
+def as_closure_of_a_helper(model: Scale) -> Callable[..., Any]:
+    def helper(x: Tensor) -> Any:
+        return model(x)
+
+    return lambda x: helper(x)
+
+
+def as_partial(model: Scale) -> Callable[..., Any]:
+    return functools.partial(lambda model, x: model(x), model)
+
+
+def as_default(model: Scale) -> Callable[..., Any]:
+    def function(x: Tensor, model: Scale = model) -> Any:
+        return model(x)
+
+    return function
+
+
+@pytest.mark.parametrize(
+    ("reached", "prefix"),
+    [
+        (as_module, ""),
+        (as_bound_method, ""),
+        (as_closure, "model."),
+        (as_closure_in_a_list, "models[0]."),
+        (as_closure_of_a_helper, "model."),
+        (as_partial, "model."),
+        (as_default, "model."),
+    ],
+)
+def test_a_module_is_found_compared_and_left_as_it_was(
+    reached: Callable[[Scale], Callable[..., Any]], prefix: str
+) -> None:
+    model = Scale()
+    model.factor.grad = torch.tensor([5.0, 5.0])
+    function = reached(model)
+    first, second = run(function, leaf(2)), run(function, leaf(2))
+    assert f"{prefix}factor" in first.gradients
+    assert first.values[f"{prefix}count after the call"] == 1
+    assert torch.equal(first.values[f"{prefix}last after the call"], leaf(2))
+    for name, value in first.values.items():
+        assert torch.equal(value, second.values[name]), name
+    assert model.factor.grad.tolist() == [5.0, 5.0]
+    assert model.factor.tolist() == [2.0, 3.0]
+    assert (model.count.item(), model.last.tolist(), model.calls) == (0, [0, 0], 0)
+
+
+def test_modules_as_arguments_are_named_by_the_argument() -> None:
+    def function(models: list[nn.Module], x: Tensor, *, last: nn.Module) -> Any:
+        return last(models[0](x))
+
+    found = run(function, [nn.Linear(2, 2)], leaf(2), last=nn.Linear(2, 2, bias=False))
+    assert set(found.gradients) == {"x", "models[0].weight", "models[0].bias", "last.weight"}
+
+
+def test_a_module_reached_twice_is_named_once() -> None:
+    model = Scale()
+    assert call(lambda a, b: model(a(b)), model, leaf(2)).modules() == {"model": model}
+
+
+def test_globals_that_the_function_names_are_found() -> None:
+    found = run(lambda x: GLOBAL_MODULE(in_the_middle(x)), leaf(2))
+    assert set(found.gradients) == {
+        "x",
+        "GLOBAL_MODULE.weight",
+        "GLOBAL_MODULE.bias",
+        "GLOBAL_TENSOR",
+    }
+    assert GLOBAL_TENSOR.grad is None
+    assert GLOBAL_MODULE.weight.grad is None
+
+
+def test_tensors_in_a_closure_are_compared_and_put_back() -> None:
+    weight, counter = leaf(2), torch.zeros(1)
+
+    def function(x: Tensor) -> Tensor:
+        counter.add_(1)
+        return x * weight
+
+    found = run(function, leaf(2))
+    assert set(found.gradients) == {"x", "weight"}
+    assert found.values["counter after the call"].tolist() == [1]
+    assert weight.grad is None
+    assert counter.tolist() == [0]
+
+
+def test_a_closure_that_is_not_filled_yet_is_no_error() -> None:
+    def function(x: Tensor) -> Tensor:
+        return later(x) if x.numel() > 5 else x * 2
+
+    assert set(run(function, leaf(2)).gradients) == {"x"}
+
+    def later(x: Tensor) -> Tensor:
+        return x
+
+
+def test_the_state_is_put_back_after_an_exception() -> None:
+    class Failing(Scale):
+        def forward(self, x: Tensor) -> Tensor:
+            super().forward(x)
+            raise ArithmeticError
+
+    model = Failing()
+    with pytest.raises(ArithmeticError):
+        run(model, leaf(2))
+    assert (model.count.item(), model.calls) == (0, 0)
+
+
+# --- arguments ---
+
+
+def test_arguments_stay_as_they_are() -> None:
+    x, w = torch.ones(2), leaf(2)
+
+    def function(x: Tensor, w: Tensor) -> Tensor:
+        x.mul_(3)
+        return x * w
+
+    found = from_ones(function, x, w)
+    assert x.tolist() == [1, 1]
+    assert w.grad is None
+    assert found.values["x after the call"].tolist() == [3, 3]
+    assert "w after the call" not in found.values
+    assert found.gradients["w"].tolist() == [3, 3]
+
+
+def test_outputs_are_kept_as_they_were_when_the_call_returned() -> None:
+    hold = []
+
+    def function(x: Tensor) -> Tensor:
+        y = x * 2
+        hold.append(y)
+        return y
+
+    found = execute(call(function, torch.ones(2)), seed=0, backward=False)
+    hold[0].zero_()
+    assert found.values["output"].tolist() == [2, 2]
+
+
+def test_inputs_that_are_no_leaves_become_leaves() -> None:
+    start = leaf(2)
+    found = from_ones(lambda x: x * x, start * 2)
+    assert torch.equal(found.gradients["x"], 4 * start.detach())
+    assert start.grad is None
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        torch.ones(4, 8)[:, ::2],
+        torch.ones(4, 8).t(),
+        torch.ones(4, 1).expand(4, 3),
+        torch.ones(1, 8)[:, ::2].expand(3, 4),
+        torch.ones(2, 3, 4, 5).to(memory_format=torch.channels_last),
+        torch.ones(3).expand(0, 3),
+        torch.ones(()),
+    ],
+    ids=["gaps", "transposed", "expanded", "both", "channels_last", "empty", "scalar"],
+)
+def test_copies_keep_strides_and_are_not_taken_for_written(made: Tensor) -> None:
+    seen = []
+    found = run(lambda x: seen.append(x.stride()), made)
+    assert seen == [made.stride()]
+    assert list(found.values) == ["output"]
+
+
+def test_windows_that_overlap_are_copied_apart() -> None:
+    windows = torch.arange(5.0).unfold(0, 3, 1)
+    assert torch.equal(run(lambda x: x * 1, windows).values["output"], windows)
+
+
+def test_parameters_stay_parameters() -> None:
+    kinds = []
+
+    def function(w: Tensor) -> Tensor:
+        kinds.append(type(w))
+        return w * 2
+
+    run(function, nn.Parameter(torch.ones(2)))
+    assert kinds == [nn.Parameter]
+
+
+# --- the backward ---
+
+
+def test_cotangents_are_the_same_for_every_precision() -> None:
+    (half,) = draw_cotangents([torch.ones(3, dtype=torch.bfloat16)], seed=1)
+    (wide,) = draw_cotangents([torch.ones(3, dtype=torch.float64)], seed=1)
+    (other,) = draw_cotangents([torch.ones(3, dtype=torch.float64)], seed=2)
+    assert half.dtype == torch.bfloat16
+    assert torch.equal(half, wide.bfloat16())
+    assert not torch.equal(wide, other)
+    (number,) = draw_cotangents([torch.ones(2, dtype=torch.complex128)], seed=1)
+    assert number.is_complex()
+
+
+def test_given_cotangents_are_used_in_order() -> None:
+    def function(x: Tensor) -> tuple[Tensor, int, Tensor, Tensor]:
+        return x * 2, 1, torch.ones(2), x * 3
+
+    cotangents = [torch.tensor([1.0, 0.0]), torch.tensor([0.0, 1.0])]
+    found = execute(call(function, leaf(2)), seed=0, backward=True, grad_outputs=cotangents)
+    assert found.gradients["x"].tolist() == [2, 3]
+    with pytest.raises(ValueError, match="zip"):
+        execute(call(function, leaf(2)), seed=0, backward=True, grad_outputs=cotangents[:1])
+
+
+def test_no_backward_where_none_is_wanted_or_possible() -> None:
+    assert not execute(call(lambda x: x * 2, leaf(2)), seed=0, backward=False).gradients
+    assert not run(lambda x: x * 2, torch.ones(2)).cotangents
+    assert not run(lambda x: None, leaf(2)).cotangents
+
+
+def test_before_the_backward_names_and_outputs_are_told() -> None:
+    told: list[tuple[dict[int, str], list[Any]]] = []
+    model = Scale()
+    execute(
+        call(lambda x: (model(x), 3), leaf(2)),
+        seed=0,
+        backward=True,
+        before_backward=lambda names, outputs: told.append((names, outputs)),
+    )
+    ((names, outputs),) = told
+    assert sorted(names.values()) == ["model.factor", "x"]
+    assert names[id(model.factor)] == "model.factor"
+    assert len(outputs) == 2
+
+
+def test_use_of_random_numbers_is_noticed_and_repeated() -> None:
+    first = run(lambda x: x * torch.rand(2), leaf(2))
+    second = run(lambda x: x * torch.rand(2), leaf(2))
+    assert first.used_randomness
+    assert torch.equal(first.values["output"], second.values["output"])
+    assert not run(lambda x: x * 2, leaf(2)).used_randomness
+
+
+def test_nothing_warns() -> None:
+    def function(x: Tensor, scale: Tensor) -> Tensor:
+        return x * scale * captured
+
+    captured = leaf(2) * 2
+    captured = captured.detach().requires_grad_() * 1  # a closure over what is no leaf
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run(function, leaf(2), torch.ones(2))
+
+
+# --- in float64 ---
+
+
+def wide_values(wide: Call) -> set[torch.dtype]:
+    found = execute(wide, seed=0, backward=True)
+    return {v.dtype for v in found.values.values() if isinstance(v, Tensor)}
+
+
+def test_a_call_in_float64_widens_arguments_and_modules() -> None:
+    model = nn.Linear(2, 2)
+    wide = call(
+        lambda m, xs, n: m(xs["x"]) * n, model, {"x": leaf(2)}, torch.tensor(3)
+    ).in_float64()
+    assert wide_values(wide) == {torch.float64}
+    assert model.weight.dtype == torch.float32
+    assert wide.args[2].dtype == torch.int64
+
+
+@pytest.mark.parametrize("reached", [as_module, as_bound_method])
+def test_the_function_itself_is_widened(reached: Callable[[Scale], Callable[..., Any]]) -> None:
+    model = Scale()
+    assert wide_values(call(reached(model), leaf(2)).in_float64()) == {torch.float64}
+    assert model.factor.dtype == torch.float32
+    assert model.calls == 0
+
+
+def test_what_is_passed_twice_is_one_object_in_float64_too() -> None:
+    """Two leaves would have a part of the gradient each: a reference that allows anything."""
+    x = leaf(2)
+    first, second = nn.Linear(2, 2, bias=False), nn.Linear(2, 2, bias=False)
+    second.weight = first.weight
+    wide = call(lambda *given: None, x, x, first, second, first).in_float64()
+    assert wide.args[0] is wide.args[1]
+    assert wide.args[2] is wide.args[4]
+    assert wide.args[2].weight is wide.args[3].weight
+
+
+@pytest.mark.parametrize(
+    ("dtype", "wide"),
+    [
+        (torch.float32, torch.float64),
+        (torch.bfloat16, torch.float64),
+        (torch.complex64, torch.complex128),
+        (torch.int32, torch.int32),
+        (torch.bool, torch.bool),
+    ],
+    ids=str,
+)
+def test_widened_tensors(dtype: torch.dtype, wide: torch.dtype) -> None:
+    tensor = torch.ones(2, dtype=dtype)
+    assert widened(tensor).dtype == wide
+    if dtype.is_floating_point or dtype.is_complex:
+        assert widened(tensor.requires_grad_()).requires_grad
+        assert widened(tensor).is_leaf
+
+
+def test_the_lowest_precision_is_seen_wherever_it_is_used() -> None:
+    def function(x: Tensor) -> Tensor:
+        return x + x.bfloat16().double() + x.float()
+
+    with PrecisionWatch() as watch:
+        function(torch.ones(2, dtype=torch.float64))
+    assert watch.lowest == torch.bfloat16
+    with PrecisionWatch() as watch:
+        torch.ones(2, dtype=torch.float64) * 2.5 + torch.arange(2)
+    assert watch.lowest == torch.float64
