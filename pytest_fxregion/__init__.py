@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from pytest_fxregion.errors import RegionError as RegionError
     from pytest_fxregion.errors import SnapshotError as SnapshotError
     from pytest_fxregion.harness import FxRegion as FxRegion
-    from pytest_fxregion.harness import RegionRun as RegionRun
     from pytest_fxregion.readable import print_readable as print_readable
     from pytest_fxregion.regional import Region as Region
     from pytest_fxregion.regional import regional_inductor as regional_inductor
+    from pytest_fxregion.run import RegionRun as RegionRun
 
 _HOMES = {
     "AnnotationError": "errors",
@@ -37,7 +37,7 @@ _HOMES = {
     "GraphRecord": "capture.record",
     "Region": "regional",
     "RegionError": "errors",
-    "RegionRun": "harness",
+    "RegionRun": "run",
     "SavedValue": "capture.record",
     "SnapshotError": "errors",
     "print_readable": "readable",

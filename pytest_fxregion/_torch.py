@@ -12,7 +12,8 @@ from __future__ import annotations
 # --- capture: how torch traces a joint graph ---
 import types
 import typing
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -377,3 +378,55 @@ def is_result_cached() -> bool:
     from torch._functorch import config
 
     return bool(config.force_autograd_cache)
+
+
+# --- kernels: what Inductor generated ---
+
+# What generated kernels import; its question for a driver is answered where there is none.
+from torch._inductor.runtime import triton_helpers as inductor_runtime_helpers
+
+
+def generated_source(artifact: Any) -> str:
+    """Return the program that Inductor generated for an artifact; empty if it cannot be found."""
+    from torch._inductor.output_code import CompiledFxGraph
+
+    pending, seen = [getattr(artifact, "inner_fn", artifact)], set[int]()
+    while pending:
+        found = pending.pop()
+        if isinstance(found, CompiledFxGraph):
+            return found.source_code
+        if id(found) in seen:
+            continue
+        seen.add(id(found))
+        cells = [c.cell_contents for c in getattr(found, "__closure__", None) or () if _filled(c)]
+        inner = getattr(found, "compiled_fn", None)
+        pending += [cell for cell in (*cells, inner) if callable(cell)]
+    return ""
+
+
+def _filled(cell: types.CellType) -> bool:
+    try:
+        return cell.cell_contents is not None
+    except ValueError:
+        return False
+
+
+@contextmanager
+def kernels_awaited_later() -> Iterator[list[Callable[[], None]]]:
+    """A scope in which generated code does not wait for its kernels to be built.
+
+    Gives the list of what waits for them; each entry must be called before the code first runs.
+    """
+    from torch._inductor.async_compile import AsyncCompile
+
+    wait_now = AsyncCompile.wait
+    waiting: list[Callable[[], None]] = []
+
+    def wait_later(self: AsyncCompile, scope: dict[str, Any]) -> None:
+        waiting.append(functools.partial(wait_now, self, scope))
+
+    AsyncCompile.wait = wait_later  # type: ignore[method-assign]
+    try:
+        yield waiting
+    finally:
+        AsyncCompile.wait = wait_now  # type: ignore[method-assign]

@@ -15,7 +15,10 @@ import pytest
 from pytest_fxregion.errors import OptionError
 
 DEVICES = ("auto", "cuda", "virtual", "cpu")
+# The parts of a compilation that a snapshot holds unless told otherwise, in pipeline order.
 STAGES = ("joint", "forward", "backward", "inference", "saved", "regions")
+# Kernels depend on the architecture and on Inductor's tuning: they are there when asked for.
+ALL_STAGES = (*STAGES, "kernels")
 
 
 @dataclass(frozen=True)
@@ -24,7 +27,8 @@ class Options:
 
     ``stages`` are the parts of a compilation that snapshots hold; ``record`` names the variant that
     new values are recorded for; ``artifacts`` is where failing runs leave new values;
-    ``command`` repeats the options of this run in a command; ``show`` prints graphs and numbers.
+    ``command`` repeats the options of this run in a command; ``show`` prints graphs and
+    numbers; ``compile_kernels`` compiles Triton kernels to machine code.
     """
 
     active: bool
@@ -35,6 +39,7 @@ class Options:
     gpu_required: bool
     allow_ci_update: bool
     show: bool
+    compile_kernels: bool
     snapshot_dir: Path
     artifacts: Path
     command: tuple[str, ...]
@@ -65,7 +70,7 @@ _OPTIONS = (
     _Option("fxregion_arch", "GPU that the virtual device stands for", "h100", "ARCH"),
     _Option(
         "fxregion_stages",
-        f"comma-separated parts of a compilation to snapshot, of {', '.join(STAGES)}",
+        f"comma-separated parts of a compilation to snapshot, of {', '.join(ALL_STAGES)}",
         ",".join(STAGES),
         "STAGES",
     ),
@@ -83,6 +88,11 @@ _OPTIONS = (
         ("skip", "required"),
     ),
     _Option("fxregion_show", "print the graphs and the checked numbers of every run", "false"),
+    _Option(
+        "fxregion_compile_kernels",
+        "compile every Triton kernel to machine code (no GPU needed) and warn of register spills",
+        "false",
+    ),
     _Option("fxregion_allow_ci_update", "let --snapshot-update write when CI is set", "false"),
     _Option("fxregion_snapshot_dir", "folder of the snapshots, from rootdir", "snapshots", "DIR"),
     _Option(
@@ -126,6 +136,7 @@ def read_options(config: pytest.Config, command_line: argparse.Namespace) -> Opt
         gpu_required=value["fxregion_gpu"] == "required",
         allow_ci_update=_switch("fxregion_allow_ci_update", value["fxregion_allow_ci_update"]),
         show=_switch("fxregion_show", value["fxregion_show"]),
+        compile_kernels=_switch("fxregion_compile_kernels", value["fxregion_compile_kernels"]),
         snapshot_dir=root / value["fxregion_snapshot_dir"],
         artifacts=root / value["fxregion_artifacts"],
         command=_command(command_line),
@@ -167,10 +178,10 @@ def _switch(name: str, text: str) -> bool:
 
 def _stages(text: str) -> tuple[str, ...]:
     asked = [stage.strip() for stage in text.split(",") if stage.strip()]
-    unknown = [stage for stage in asked if stage not in STAGES]
+    unknown = [stage for stage in asked if stage not in ALL_STAGES]
     if unknown or not asked:
         raise OptionError(
             f"--fxregion-stages={text}: {', '.join(unknown) or 'nothing'} asked for; "
-            f"the stages are {', '.join(STAGES)}"
+            f"the stages are {', '.join(ALL_STAGES)}"
         )
-    return tuple(stage for stage in STAGES if stage in asked)
+    return tuple(stage for stage in ALL_STAGES if stage in asked)

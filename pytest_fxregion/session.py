@@ -25,7 +25,8 @@ from pytest_fxregion.options import DEVICES, Options, read_options
 if TYPE_CHECKING:
     from syrupy.assertion import SnapshotAssertion
 
-    from pytest_fxregion.harness import FxRegion, SnapshotCheck
+    from pytest_fxregion.harness import FxRegion
+    from pytest_fxregion.run import SnapshotCheck
     from pytest_fxregion.snapshots.document import Document
 
 PROPERTY = "fxregion"
@@ -209,6 +210,7 @@ def harness(request: pytest.FixtureRequest) -> Iterator[FxRegion]:
             snapshot=_snapshot_check(snapshot_assertion(request)),
             dynamic=settings.dynamic,
             tolerance=settings.tolerance,
+            machine_code=current.options.compile_kernels,
         )
         request.node.stash[_HARNESS] = made
         with made.seeded():

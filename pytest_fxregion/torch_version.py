@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import metadata
 
-from packaging.version import Version
+from packaging.version import InvalidVersion, Version
 
 from pytest_fxregion.errors import FxRegionError
 
@@ -40,5 +40,10 @@ def newer_than_tested() -> str | None:
 
 def _release(version: str) -> Version:
     """The minor release that a version belongs to, nightlies and local builds included."""
-    parsed = Version(version)
+    try:
+        parsed = Version(version)
+    except InvalidVersion:
+        raise FxRegionError(
+            f"cannot tell how old torch {version} is: its version is not one that pip knows"
+        ) from None
     return Version(f"{parsed.major}.{parsed.minor}")

@@ -15,12 +15,14 @@ from typing import Any
 import torch
 from torch import fx
 
-from pytest_fxregion._torch import size_hint, untyped_size
+from pytest_fxregion._torch import generated_source, size_hint, untyped_size
 from pytest_fxregion.capture.record import Compilation, CompiledGraph, GraphRecord, SavedValue
+from pytest_fxregion.kernels.source import Program, read_program
 from pytest_fxregion.passes.metadata import BACKWARD, SIDE
 from pytest_fxregion.readable import render
 from pytest_fxregion.readable.types import annotation_text
 from pytest_fxregion.regional import RegionalGraph
+from pytest_fxregion.regional.region import RegionCall
 
 
 class GraphCapture:
@@ -61,6 +63,7 @@ class GraphCapture:
             graph=copied,
             node_count=count_operations(before),
             regions=compiled.regions,
+            programs=generated_programs(compiled.graph_module),
             region_texts={r.name: render(r.body, root=self._root) for r in compiled.regions},
             gradient_accumulations=gradient_accumulations(before),
             recomputed=recomputed(before) if stage == "backward" else (),
@@ -103,6 +106,17 @@ class Capture:
     def result(self) -> Compilation:
         """Return the records of all graphs."""
         return Compilation(tuple(graph.result() for graph in self._graphs))
+
+
+def generated_programs(graph_module: fx.GraphModule) -> dict[str, Program]:
+    """Return what Inductor generated for each region, by name, in bodies of operators too."""
+    return {
+        node.target.fxregion_region.name: read_program(generated_source(node.target.__wrapped__))
+        for module in graph_module.modules()
+        if isinstance(module, fx.GraphModule)
+        for node in module.graph.nodes
+        if isinstance(node.target, RegionCall)
+    }
 
 
 def copy_graph(graph_module: fx.GraphModule) -> fx.GraphModule:

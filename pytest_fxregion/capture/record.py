@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from torch import fx
 
+from pytest_fxregion.kernels.source import Kernel, Program
 from pytest_fxregion.options import STAGES
 from pytest_fxregion.regional import Region
 from pytest_fxregion.snapshots.document import Document, Section
@@ -34,7 +35,7 @@ class GraphRecord:
     ``stage`` is ``joint``, ``forward``, ``backward`` or ``inference``.  ``text`` is the readable
     text; ``graph`` a copy of the graph that later stages do not touch.  Joint graphs have no
     ``regions`` yet; in the others every region is one call in ``graph`` and has its own ``body``,
-    whose text ``region_texts`` has by the region's name.
+    whose text ``region_texts`` has by the region's name, and ``programs`` what Inductor generated.
     ``gradient_accumulations`` and ``recomputed`` are names of nodes of the graph before its regions
     were scooped out.
     """
@@ -45,6 +46,7 @@ class GraphRecord:
     node_count: int
     regions: tuple[Region, ...] = ()
     region_texts: Mapping[str, str] = field(default_factory=dict)
+    programs: Mapping[str, Program] = field(default_factory=dict)
     gradient_accumulations: tuple[str, ...] = ()
     recomputed: tuple[str, ...] = ()
     saved_for_backward: tuple[SavedValue, ...] = ()
@@ -58,23 +60,37 @@ class GraphRecord:
     def __str__(self) -> str:
         return self.text
 
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """Every kernel of the graph's regions, once, in the order of the regions."""
+        return tuple(
+            {
+                (kernel.name, kernel.source): kernel
+                for program in self.programs.values()
+                for kernel in program.kernels
+            }.values()
+        )
+
     def sections(self, stages: Sequence[str] = STAGES) -> Iterator[Section]:
         """Yield the sections of a snapshot: the graph, what it saves, and each region's body once.
 
-        ``stages`` are the parts to keep; see :data:`~pytest_fxregion.options.STAGES`.
+        ``stages`` are the parts to keep: the stage's own name for its graph, ``saved`` and
+        ``regions`` for what belongs to that, and ``kernels``.
         """
-        if self.stage not in stages:
-            return
-        yield Section(self.stage, self.text)
-        if "saved" in stages and self.saved_for_backward:
-            saved = (f'{v.name}: "{v.type}"  {v.size} B' for v in self.saved_for_backward)
-            yield Section(f"{self.stage}: saved for backward", "\n".join(saved))
-        if "regions" in stages:
-            names: dict[str, list[str]] = {}
-            for name, text in self.region_texts.items():
-                names.setdefault(text, []).append(name)
-            for text, sharing in names.items():
-                yield Section(f"{self.stage}: {', '.join(sharing)}", text)
+        if self.stage in stages:
+            yield Section(self.stage, self.text)
+            if "saved" in stages and self.saved_for_backward:
+                saved = (f'{v.name}: "{v.type}"  {v.size} B' for v in self.saved_for_backward)
+                yield Section(f"{self.stage}: saved for backward", "\n".join(saved))
+            if "regions" in stages:
+                names: dict[str, list[str]] = {}
+                for name, text in self.region_texts.items():
+                    names.setdefault(text, []).append(name)
+                for text, sharing in names.items():
+                    yield Section(f"{self.stage}: {', '.join(sharing)}", text)
+        if "kernels" in stages:
+            for kernel in self.kernels:
+                yield Section(f"{self.stage}: kernel {kernel.name}", kernel.stable_source)
 
     def snapshot_document(self) -> Document:
         """Return what ``assert record == fxregion_snapshot`` compares."""
@@ -115,6 +131,18 @@ class Compilation:
             for graph in self.graphs
             for record in graph.stages()
             for region in record.regions
+        )
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """Every kernel of all regions, each once."""
+        return tuple(
+            {
+                (kernel.name, kernel.source): kernel
+                for graph in self.graphs
+                for record in graph.stages()
+                for kernel in record.kernels
+            }.values()
         )
 
     def document(self, stages: Sequence[str], provenance: str) -> Document:

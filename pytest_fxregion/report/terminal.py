@@ -36,7 +36,7 @@ def write_summary(reporter: pytest.TerminalReporter, notes: Iterable[str]) -> No
                 reporter.section(report.nodeid, sep="-")
                 reporter.write_line(content)
     missing = not_run_for_want_of_a_gpu(reports)
-    lines = [*summary_table(reports), *([missing] if missing else []), *notes]
+    lines = [*summary_table(reports), *spilling(reports), *([missing] if missing else []), *notes]
     if lines:
         reporter.section("fxregion", sep="-")
         for line in lines:
@@ -52,6 +52,17 @@ def summary_table(reports: Iterable[pytest.TestReport]) -> list[str]:
         if name == PROPERTY and report.when == "call"
     ]
     return _aligned([_COLUMNS, *rows]) if rows else []
+
+
+def spilling(reports: Iterable[pytest.TestReport]) -> list[str]:
+    """Return a line for each test with kernels that spill registers, where they were compiled."""
+    return [
+        f"{report.nodeid}: registers spill in {', '.join(names)}"
+        for report in sorted(reports, key=lambda r: r.nodeid)
+        for name, value in report.user_properties
+        if name == PROPERTY and report.when == "call"
+        if (names := json.loads(str(value))["spilling"])
+    ]
 
 
 def not_run_for_want_of_a_gpu(reports: Iterable[pytest.TestReport]) -> str | None:

@@ -15,7 +15,6 @@ import platform
 import re
 import shlex
 import shutil
-import stat
 import subprocess
 import sys
 import tempfile
@@ -23,6 +22,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
+from pytest_fxregion.cache import private_folder
 from pytest_fxregion.errors import DeviceError
 
 SOURCES: Final = Path(__file__).parent / "native"
@@ -65,39 +65,8 @@ def compiler() -> list[str] | None:
 
 
 def cache_folder() -> Path:
-    """The private folder that built libraries are kept in, made if need be.
-
-    ``$FXREGION_CACHE_DIR``, else ``$XDG_CACHE_HOME/pytest-fxregion`` or
-    ``~/.cache/pytest-fxregion``.  A library that is loaded into the process must not be another
-    user's to write, so a folder that is not ours, or that others can enter, is an error.
-    """
-    named = os.environ.get("FXREGION_CACHE_DIR")
-    if named:
-        folder = Path(named)
-    else:
-        base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-        folder = Path(base) / "pytest-fxregion"
-    folder = folder / "virtual-cuda"
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        folder.mkdir(mode=0o700, exist_ok=True)
-        info = folder.lstat()
-    except OSError as error:
-        raise DeviceError(
-            f"cannot make {folder}, where the virtual CUDA library is kept: {error.strerror}. "
-            "Set FXREGION_CACHE_DIR to a folder that you can write."
-        ) from error
-    if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid():
-        raise DeviceError(
-            f"{folder} is not a folder of this user; nothing will be loaded from it. "
-            "Remove it, or set FXREGION_CACHE_DIR to a folder of your own."
-        )
-    if stat.S_IMODE(info.st_mode) & 0o077:
-        raise DeviceError(
-            f"{folder} can be entered by other users (mode {stat.S_IMODE(info.st_mode):04o}); "
-            f"nothing will be loaded from it. Run: chmod 700 {shlex.quote(str(folder))}"
-        )
-    return folder
+    """The private folder that built libraries are kept in, made if need be."""
+    return private_folder("virtual-cuda")
 
 
 def library_path(torch: Path, command: list[str], folder: Path) -> Path:

@@ -1,0 +1,252 @@
+"""One function's run, eager and regional: records of the compilation, results, and the checks.
+
+Comes in: what the harness captured and executed.  Goes out: a :class:`RegionRun`, whose checks hold
+the regional results, sums of gradients and graphs against eager's and the snapshot's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+
+from pytest_fxregion.capture.record import Compilation, CompiledGraph, GraphRecord
+from pytest_fxregion.checks import numerics
+from pytest_fxregion.checks.gradient_accumulation import Accumulation, disagreements
+from pytest_fxregion.errors import CheckError, FxRegionError
+from pytest_fxregion.execution import Results
+from pytest_fxregion.kernels.machine_code import MachineCode
+from pytest_fxregion.kernels.source import Kernel
+from pytest_fxregion.regional import Region
+from pytest_fxregion.snapshots.document import Document
+
+
+class SnapshotCheck(Protocol):
+    """Holds a document against the stored one of this test; raises when they differ."""
+
+    def __call__(self, document: Document, *, name: str | None) -> None: ...
+
+
+@dataclass(frozen=True)
+class Tracked:
+    """What the accumulation check needs from the runs, beside the joint graphs."""
+
+    eager: tuple[Accumulation, ...]
+    between_graphs: tuple[Accumulation, ...]
+
+
+@dataclass
+class RegionRun:
+    """One function, run in eager and with its annotated regions compiled.
+
+    ``outputs`` and ``gradients`` (by the name of argument or parameter) are the regional run's.
+    ``graphs`` has one entry for each graph that dynamo made, ``regions`` every compiled region.
+    ``joint``, ``forward``, ``backward`` and ``inference`` are there where there is one graph.
+    ``machine_code`` has what each Triton kernel is compiled to, where that was asked for.
+    """
+
+    test: str
+    name: str | None
+    compilation: Compilation
+    eager: Results
+    regional: Results
+    reference: Results | None
+    precision: torch.dtype | None
+    tracked: Tracked
+    provenance: str
+    stages: tuple[str, ...]
+    seconds: float
+    snapshot: SnapshotCheck
+    tolerance: tuple[float, float] | None
+    machine_code: tuple[MachineCode, ...] = ()
+    differences: tuple[numerics.Difference, ...] = field(default=(), init=False)
+
+    @property
+    def outputs(self) -> Any:
+        """What the compiled function returned."""
+        return self.regional.outputs
+
+    @property
+    def gradients(self) -> dict[str, torch.Tensor]:
+        """Gradients of the regional run, by name."""
+        return self.regional.gradients
+
+    @property
+    def graphs(self) -> tuple[CompiledGraph, ...]:
+        """The graphs that dynamo made of the function: one, unless the graph breaks."""
+        return self.compilation.graphs
+
+    @property
+    def regions(self) -> tuple[Region, ...]:
+        """Every compiled region, in the order of graphs and stages."""
+        return self.compilation.regions
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """Every kernel that Inductor generated for the regions, each once."""
+        return self.compilation.kernels
+
+    @property
+    def joint(self) -> GraphRecord:
+        """The joint graph, before it was split into forward and backward."""
+        return self._only("joint")
+
+    @property
+    def forward(self) -> GraphRecord:
+        """The forward graph, its regions compiled."""
+        return self._only("forward")
+
+    @property
+    def backward(self) -> GraphRecord:
+        """The backward graph, its regions compiled."""
+        return self._only("backward")
+
+    @property
+    def inference(self) -> GraphRecord:
+        """The graph of a call that needed no gradients."""
+        return self._only("inference")
+
+    @property
+    def document(self) -> Document:
+        """What a snapshot of this run holds."""
+        return self.compilation.document(self.stages, self.provenance)
+
+    def snapshot_document(self) -> Document:
+        """Return what ``assert run == fxregion_snapshot`` compares."""
+        return self.document
+
+    @property
+    def worst(self) -> numerics.Difference | None:
+        """The difference with the largest relative error, once numerics were checked."""
+        return max(self.differences, key=lambda d: d.relative_error, default=None)
+
+    def check_numerics(
+        self, *, rtol: float | None = None, atol: float | None = None, exact: bool = False
+    ) -> None:
+        """Hold outputs, gradients, changed arguments and buffers against eager's.
+
+        With ``rtol`` or ``atol`` (or the marker's tolerance) in place of the rule of
+        :mod:`pytest_fxregion.checks.numerics`; ``exact`` asks for equal values.
+
+        Raises :class:`~pytest_fxregion.errors.CheckError`.
+        """
+        __tracebackhide__ = True
+        tolerance = None
+        if exact or rtol is not None or atol is not None:
+            tolerance = numerics.Tolerance(rtol or 0.0, atol or 0.0)
+        elif self.tolerance is not None:
+            tolerance = numerics.Tolerance(*self.tolerance)
+        self.differences = numerics.compare(
+            self.eager.values,
+            self.regional.values,
+            None if self.reference is None else self.reference.values,
+            precision=self.precision,
+            tolerance=tolerance,
+        )
+        wrong = [d for d in self.differences if d.problem is not None]
+        if wrong:
+            lines = "\n".join(f"  {difference}" for difference in wrong)
+            raise CheckError(
+                f"{self._where}: the compiled regions do not compute what eager does\n{lines}\n"
+                f"{self._region_list()}"
+            )
+
+    def check_gradient_accumulation(self) -> None:
+        """Hold the tagged additions of gradients against those that eager's engine made.
+
+        Only where the backward has run: with ``backward=False`` there is nothing to hold them
+        against.
+
+        Raises :class:`~pytest_fxregion.errors.CheckError` naming what was summed and from where.
+        """
+        __tracebackhide__ = True
+        if not self.eager.cotangents:
+            return
+        joint = [graph.joint.graph for graph in self.graphs if graph.joint is not None]
+        found = disagreements(self.tracked.eager, self.tracked.between_graphs, joint)
+        if found:
+            lines = "\n".join(f"  {text}" for text in found)
+            raise CheckError(f"{self._where}: gradients are not summed as in eager\n{lines}")
+
+    def check_snapshot(self, name: str | None = None) -> None:
+        """Hold the graphs against the stored snapshot of this test.
+
+        ``name`` tells several runs of one test apart; it defaults to the run's own.
+        """
+        __tracebackhide__ = True
+        self.snapshot(self.document, name=name or self.name)
+
+    def check(self) -> None:
+        """Check numerics, then gradient accumulation, then the snapshot.
+
+        In this order a wrong result is never recorded.
+        """
+        __tracebackhide__ = True
+        self.check_numerics()
+        self.check_gradient_accumulation()
+        self.check_snapshot()
+
+    def report(self) -> str:
+        """Return the graphs and the checked numbers, as ``--fxregion-show`` prints them."""
+        graphs = (
+            f"---- {section.title} ----\n{section.text}\n" for section in self.document.sections
+        )
+        numbers = (f"  {difference}" for difference in self.differences)
+        sums = (f"  {accumulation}" for accumulation in self.tracked.eager)
+        parts = [*graphs, "---- numbers ----", *numbers]
+        if self.machine_code:
+            parts += ["\n---- machine code ----", *(f"  {code}" for code in self.machine_code)]
+        if self.tracked.eager:
+            parts += ["\n---- sums of gradients, in eager ----", *sums]
+        return "\n".join(parts)
+
+    def summary(self) -> dict[str, Any]:
+        """Return the figures of the terminal summary's row, as plain values."""
+        graphs = self.graphs
+
+        def regions(*stages: str) -> int:
+            return sum(len(r.regions) for g in graphs for r in g.stages() if r.stage in stages)
+
+        worst = self.worst
+        return {
+            "name": self.name,
+            "graphs": len(graphs),
+            "regions_forward": regions("forward", "inference"),
+            "regions_backward": regions("backward"),
+            "nodes": sum(r.node_count for g in graphs for r in g.stages() if r.stage != "joint"),
+            "saved_bytes": sum(r.saved_bytes for g in graphs for r in g.stages()),
+            "gradient_accumulations": sum(
+                len(g.joint.gradient_accumulations) for g in graphs if g.joint is not None
+            ),
+            "worst_error": None if worst is None else worst.relative_error,
+            "worst_name": None if worst is None else worst.name,
+            "seconds": self.seconds,
+            "spilling": sorted({code.kernel for code in self.machine_code if code.spills}),
+        }
+
+    @property
+    def _where(self) -> str:
+        return self.test if self.name is None else f"{self.test}, run {self.name!r}"
+
+    def _only(self, stage: str) -> GraphRecord:
+        if not self.graphs:
+            raise FxRegionError(
+                f"{self._where}: nothing was compiled, so there is no {stage} graph"
+            )
+        if len(self.graphs) > 1:
+            raise FxRegionError(
+                f"{self._where}: the function was compiled as {len(self.graphs)} graphs (it has a "
+                f"graph break); take one, as in run.graphs[0].{stage}"
+            )
+        for record in self.graphs[0].stages():
+            if record.stage == stage:
+                return record
+        there = ", ".join(record.stage for record in self.graphs[0].stages())
+        raise FxRegionError(f"{self._where}: there is no {stage} graph here, only {there}")
+
+    def _region_list(self) -> str:
+        return "\n".join(
+            f"  {region.kind} {region.name} (region {region.label}): {', '.join(region.sources)}"
+            for region in self.regions
+        )
