@@ -10,7 +10,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from pytest_fxregion.device import virtual
-from pytest_fxregion.device.gpu import count_gpus, torch_is_built_for_cuda
+from pytest_fxregion.device.gpu import (
+    count_gpus,
+    take_one_of_several,
+    torch_is_built_for_cuda,
+)
 from pytest_fxregion.errors import DeviceError
 from pytest_fxregion.options import Options
 
@@ -78,11 +82,13 @@ def why_no_gpu() -> str | None:
 
 
 def load(device: Device, *, runs_tests: bool, progress: Callable[[str], None]) -> None:
-    """Load what a device needs in place before torch is imported.
+    """Put in place what a device needs before torch is imported.
 
     A process that runs no tests (xdist's controller) only builds it, for its workers to load.
     ``progress`` is told in one line when something has to be built.
     """
+    if device.kind == "cuda" and runs_tests:
+        take_one_of_several()
     if device.kind != "virtual":
         return
     if runs_tests:

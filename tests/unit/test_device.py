@@ -1,0 +1,227 @@
+"""Which device the tests run on, chosen without torch."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pytest_fxregion import device
+from pytest_fxregion.device import CPU, CUDA, Device, choose, gpu, virtual
+from pytest_fxregion.errors import DeviceError
+from pytest_fxregion.options import STAGES, Options
+
+OPTIONS = Options(
+    active=True,
+    device="auto",
+    arch="h100",
+    stages=STAGES,
+    record=None,
+    gpu_required=False,
+    allow_ci_update=False,
+    show=False,
+    compile_kernels=False,
+    snapshot_dir=Path("snapshots"),
+    artifacts=Path("artifacts"),
+    command=(),
+)
+
+
+def chosen(asked: str, arch: str = "h100") -> Device:
+    return choose(replace(OPTIONS, device=asked, arch=arch))
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """A machine with so many GPUs, this kind of torch, and a reason against the virtual device."""
+    gpus, cuda_build, no_virtual = request.param
+    monkeypatch.setattr(device, "count_gpus", lambda: gpus)
+    monkeypatch.setattr(device, "torch_is_built_for_cuda", lambda: cuda_build)
+    monkeypatch.setattr(virtual, "unavailable", lambda: no_virtual)
+
+
+def on(
+    gpus: int, *, cuda_build: bool = True, no_virtual: str | None = None
+) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("machine", [(gpus, cuda_build, no_virtual)], indirect=True)
+
+
+@on(2)
+@pytest.mark.usefixtures("machine")
+def test_auto_takes_a_gpu_that_is_there() -> None:
+    assert chosen("auto") == chosen("cuda") == CUDA
+    assert CUDA.is_gpu
+    assert CUDA.torch_device == "cuda:0"
+    assert CUDA.variants == ()
+
+
+@on(0)
+@pytest.mark.usefixtures("machine")
+def test_auto_takes_the_virtual_device_where_no_gpu_is() -> None:
+    found = chosen("auto", "a100")
+    assert (found.kind, found.torch_device, found.arch) == ("virtual", "cuda:0", "a100")
+    assert found.label == "virtual a100 (no GPU)"
+    assert not found.is_gpu
+    assert found.variants == ()  # it shares the base files with a GPU
+
+
+@on(0, no_virtual="there is no C++ compiler")
+@pytest.mark.usefixtures("machine")
+def test_auto_falls_back_to_the_cpu_and_says_why() -> None:
+    found = chosen("auto")
+    assert replace(found, note=None) == CPU
+    assert found.note is not None
+    assert "no GPU answers" in found.note
+    assert "there is no C++ compiler" in found.note
+    assert found.variants == ("cpu",)
+
+
+@on(1, cuda_build=False, no_virtual="not here")
+@pytest.mark.usefixtures("machine")
+def test_a_gpu_is_of_no_use_to_a_torch_without_cuda() -> None:
+    assert chosen("auto").kind == "cpu"
+    with pytest.raises(DeviceError, match="built without CUDA") as error:
+        chosen("cuda")
+    assert "--fxregion-device=cpu" in str(error.value)
+
+
+@on(0)
+@pytest.mark.usefixtures("machine")
+def test_cuda_that_was_asked_for_and_is_not_there_is_an_error() -> None:
+    with pytest.raises(DeviceError, match="no GPU answers"):
+        chosen("cuda")
+
+
+@on(1, no_virtual="there is no C++ compiler")
+@pytest.mark.usefixtures("machine")
+def test_virtual_that_was_asked_for_and_cannot_be_had_is_an_error() -> None:
+    with pytest.raises(DeviceError, match="there is no C\\+\\+ compiler"):
+        chosen("virtual")
+
+
+@on(0)
+@pytest.mark.usefixtures("machine")
+def test_an_unknown_architecture_is_named_with_the_known_ones() -> None:
+    with pytest.raises(DeviceError) as error:
+        chosen("virtual", "z9")
+    assert "--fxregion-arch=z9" in str(error.value)
+    for arch in ("a100", "h100"):
+        assert arch in str(error.value)
+
+
+@on(1)
+@pytest.mark.usefixtures("machine")
+def test_the_cpu_is_taken_where_it_is_asked_for() -> None:
+    assert chosen("cpu") == CPU
+
+
+def test_the_cpu_and_a_gpu_need_nothing_loaded_or_put_in_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(virtual, "load", fail)
+    monkeypatch.setattr(virtual, "activate", fail)
+    for one in (CPU, CUDA):
+        device.load(one, runs_tests=True, progress=fail)
+        with device.active(one):
+            pass
+
+
+class Driver:
+    """A CUDA driver that answers with these codes and this number of devices."""
+
+    def __init__(self, start: int = 0, answer: int = 0, devices: int = 3) -> None:
+        self._start, self._answer, self._devices = start, answer, devices
+
+    def cuInit(self, flags: int) -> int:
+        assert flags == 0
+        return self._start
+
+    def cuDeviceGetCount(self, count: Any) -> int:
+        count._obj.value = self._devices
+        return self._answer
+
+
+@pytest.mark.parametrize(
+    ("driver", "count"),
+    [
+        (Driver(), 3),
+        (Driver(devices=0), 0),
+        (Driver(start=100), 0),  # CUDA_ERROR_NO_DEVICE
+        (Driver(answer=3), 0),  # CUDA_ERROR_NOT_INITIALIZED
+        (None, 0),
+    ],
+)
+def test_gpus_are_counted_by_the_driver(
+    monkeypatch: pytest.MonkeyPatch, driver: Driver | None, count: int
+) -> None:
+    def load(name: str) -> Driver:
+        assert name == "libcuda.so.1"
+        if driver is None:
+            raise OSError(name)
+        return driver
+
+    monkeypatch.setattr(ctypes, "CDLL", load)
+    gpu.count_gpus.cache_clear()  # it asks the driver once a process
+    try:
+        assert gpu.count_in_this_process() == count
+
+
+def test_the_count_is_taken_in_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[list[str]] = []
+
+    def run(command: list[str], **_: object) -> SimpleNamespace:
+        asked.append(command)
+        return SimpleNamespace(returncode=0, stdout="2\n")
+
+    monkeypatch.setattr(gpu, "_has_driver", lambda: True)
+    monkeypatch.setattr(subprocess, "run", run)
+    gpu.count_gpus.cache_clear()
+    assert gpu.count_gpus() == gpu.count_gpus() == 2
+    gpu.count_gpus.cache_clear()
+    assert asked == [[sys.executable, gpu.__file__]]
+
+
+def test_workers_take_the_gpus_in_turn() -> None:
+    assert [gpu.gpu_of_worker(f"gw{i}", None, 2) for i in range(4)] == ["0", "1", "0", "1"]
+    assert [gpu.gpu_of_worker(f"gw{i}", "4,6", 2) for i in range(3)] == ["4", "6", "4"]
+
+
+def test_only_a_worker_among_several_gpus_takes_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
+    monkeypatch.setattr(gpu, "count_gpus", lambda: 2)
+    gpu.take_one_of_several()
+    assert "CUDA_VISIBLE_DEVICES" not in os.environ
+    monkeypatch.setenv("PYTEST_XDIST_WORKER", "gw1")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
+    gpu.take_one_of_several()
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "7"
+    finally:
+        gpu.count_gpus.cache_clear()
+
+
+def test_a_cuda_build_is_told_by_its_libraries(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    spec: SimpleNamespace | ModuleSpec | None = SimpleNamespace(
+        origin=str(tmp_path / "__init__.py")
+    )
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: spec)
+    assert not gpu.torch_is_built_for_cuda()
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib/libtorch_cuda.so").touch()
+    assert gpu.torch_is_built_for_cuda()
+    spec = None
+    assert not gpu.torch_is_built_for_cuda()
