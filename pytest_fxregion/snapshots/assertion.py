@@ -134,7 +134,7 @@ def compare(
             record.matched[path] = where
         return Comparison(outcome, path, "", None, document)
     if isinstance(result.exception, OSError):
-        return failed("damaged", f"cannot read the snapshot {shown}: {result.exception}")
+        return failed("damaged", f"cannot read or write {shown}: {result.exception}")
     if isinstance(result.exception, TaintedSnapshotError):
         return failed("damaged", str(result.exception.__cause__ or _damage(path, shown)))
     if result.exception is not None:
@@ -175,7 +175,9 @@ def _keep(
 def _how_to_accept(item: pytest.Item, settings: Settings) -> list[str]:
     """Return the last lines of a failure: why nothing was written, and the command that would."""
     lines = ["", "To accept what was compiled now, run:"]
-    if settings.update and not settings.may_write:
+    option = item.config.option
+    asked = option.update_snapshots or option.update_new_snapshots_only
+    if asked and not settings.may_write:
         lines = [
             "",
             "Under CI nothing is written unless --fxregion-allow-ci-update is given.",

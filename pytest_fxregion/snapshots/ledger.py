@@ -174,6 +174,8 @@ def discard(record: TestRecord) -> list[Path]:
             result.created = result.updated = result.success = False
     record.pending.clear()
     record.matched.clear()
+    for path in dropped:  # syrupy has made the folder
+        _prune(path.parent, record.settings.root)
     return dropped
 
 
@@ -249,13 +251,16 @@ def write_atomically(path: Path, text: str) -> None:
 def remove(path: Path, root: Path) -> None:
     """Remove a snapshot file, and the folders below ``root`` that it leaves empty."""
     path.unlink(missing_ok=True)
-    for folder in path.parents:
-        if folder == root or not folder.is_relative_to(root):
-            break
+    _prune(path.parent, root)
+
+
+def _prune(folder: Path, root: Path) -> None:
+    while folder != root and folder.is_relative_to(root):
         try:
             folder.rmdir()
-        except OSError:
-            break
+        except OSError:  # not empty, or gone already
+            return
+        folder = folder.parent
 
 
 def _read(path: Path) -> str:

@@ -1,0 +1,266 @@
+"""Only a test that passed has its new values written and its unused files removed."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from project import Project, Run
+
+OUTCOMES = """\
+import os
+import pytest
+from values import VALUE, doc
+
+BAD = VALUE == "2"
+
+def test_passes(fxregion_snapshot):
+    assert doc("passes") == fxregion_snapshot
+
+def test_raises_first(fxregion_snapshot):
+    if BAD:
+        raise RuntimeError("before the comparison")
+    assert doc("raises") == fxregion_snapshot
+
+def test_fails_later(fxregion_snapshot):
+    assert doc("fails") == fxregion_snapshot
+    assert not BAD
+
+def test_skips(fxregion_snapshot):
+    assert doc("skips") == fxregion_snapshot
+    if BAD:
+        pytest.skip("later")
+
+@pytest.mark.skipif(BAD, reason="not now")
+def test_skipif(fxregion_snapshot):
+    assert doc("skipif") == fxregion_snapshot
+
+@pytest.mark.xfail(BAD, reason="known")
+def test_xfail(fxregion_snapshot):
+    assert doc("xfail") == fxregion_snapshot
+    assert not BAD
+
+@pytest.mark.xfail(BAD, reason="known", strict=False)
+def test_xpass(fxregion_snapshot):
+    assert doc("xpass") == fxregion_snapshot
+
+@pytest.fixture
+def breaks_after():
+    yield
+    assert not BAD
+
+def test_teardown(fxregion_snapshot, breaks_after):
+    assert doc("teardown") == fxregion_snapshot
+
+@pytest.fixture
+def breaks_before():
+    assert not BAD
+
+def test_setup(breaks_before, fxregion_snapshot):
+    assert doc("setup") == fxregion_snapshot
+
+def test_same_name_twice(fxregion_snapshot):
+    assert doc("first") == fxregion_snapshot(name="x")
+    assert doc("second" if BAD else "first") == fxregion_snapshot(name="x")
+
+@pytest.mark.parametrize("x", [] if BAD else ["a"])
+def test_parameters(fxregion_snapshot, x):
+    assert doc("parameters") == fxregion_snapshot
+"""
+
+MODULE_SKIP = """\
+import pytest
+from values import VALUE, doc
+
+if VALUE == "2":
+    pytest.skip("the whole file", allow_module_level=True)
+
+def test_module(fxregion_snapshot):
+    assert doc("module") == fxregion_snapshot
+"""
+
+KEPT = {
+    "test_outcomes/test_raises_first": "raises 1",
+    "test_outcomes/test_fails_later": "fails 1",
+    "test_outcomes/test_skips": "skips 1",
+    "test_outcomes/test_skipif": "skipif 1",
+    "test_outcomes/test_xfail": "xfail 1",
+    "test_outcomes/test_xpass": "xpass 1",
+    "test_outcomes/test_teardown": "teardown 1",
+    "test_outcomes/test_setup": "setup 1",
+    "test_outcomes/test_same_name_twice-x": "first 1",
+    "test_outcomes/test_parameters[a]": "parameters 1",
+    "test_skip/test_module": "module 1",
+}
+
+
+@pytest.fixture(
+    scope="module", params=[pytest.param(False, id="serial"), pytest.param(True, id="xdist")]
+)
+def updated(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Project, Run]:
+    """One update of tests with all outcomes, each with its snapshot and one unused."""
+    project = Project(tmp_path_factory.mktemp("outcomes"))
+    project.write("tests/test_outcomes.py", OUTCOMES)
+    project.write("tests/test_skip.py", MODULE_SKIP)
+    for name, text in {"test_outcomes/test_passes": "passes 1", **KEPT}.items():
+        project.write_snapshot(f"{name}@cpu", text)
+        project.write_snapshot(f"{name.partition('-')[0]}-old@cpu", "unused")
+    return project, project.update(xdist=request.param, VALUE="2")
+
+
+def test_a_test_that_passed_is_written_and_cleaned(updated: tuple[Project, Run]) -> None:
+    files = updated[0].files()
+    assert files["test_outcomes/test_passes@cpu"] == "passes 2"
+    assert "test_outcomes/test_passes-old@cpu" not in files
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_any_other_test_keeps_all_its_files(updated: tuple[Project, Run], name: str) -> None:
+    files = updated[0].files()
+    assert files[f"{name}@cpu"] == KEPT[name]
+    assert files[f"{name.partition('-')[0]}-old@cpu"] == "unused"
+
+
+def test_what_was_not_written_is_said(updated: tuple[Project, Run]) -> None:
+    output = updated[1].output
+    assert (
+        "not written, because tests/test_outcomes.py::test_fails_later did not pass: "
+        "snapshots/test_outcomes/test_fails_later@cpu.fx.txt"
+    ) in output
+    assert "1 snapshot updated" in output
+
+
+def test_two_values_under_one_name_are_an_error(updated: tuple[Project, Run]) -> None:
+    assert (
+        "tests/test_outcomes.py::test_same_name_twice compares two different values under the "
+        "snapshot name 'x': give each its own name"
+    ) in updated[1].output
+
+
+STOPPED = """\
+import os
+import signal
+import time
+from values import VALUE, doc
+
+def test_1_passes(fxregion_snapshot):
+    assert doc("1") == fxregion_snapshot
+
+def test_2_stops(fxregion_snapshot):
+    assert doc("2") == fxregion_snapshot
+    how = os.environ.get("STOP")
+    if how == "crash":
+        os._exit(3)
+    if how == "interrupt":
+        main = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
+        time.sleep(0.3)  # so that test_1's report is in
+        os.kill(main, signal.SIGINT)
+        time.sleep(1.5)
+    assert how is None
+
+def test_3_after(fxregion_snapshot):
+    assert doc("3") == fxregion_snapshot
+"""
+
+
+@pytest.fixture
+def stopped(project: Project) -> Project:
+    project.write("tests/test_stop.py", STOPPED)
+    for number in "123":
+        name = {"1": "1_passes", "2": "2_stops", "3": "3_after"}[number]
+        project.write_snapshot(f"test_stop/test_{name}@cpu", f"{number} 1")
+        project.write_snapshot(f"test_stop/test_{name}-old@cpu", "unused")
+    return project
+
+
+@pytest.mark.parametrize("how", ["crash", "interrupt", "-x"])
+def test_a_run_that_was_cut_off_loses_nothing(stopped: Project, how: str, xdist: bool) -> None:
+    arguments = ["-x"] if how == "-x" else []
+    stopped.update(*arguments, "--max-worker-restart=0", xdist=xdist, VALUE="2", STOP=how)
+
+    files = stopped.files()
+    assert files["test_stop/test_2_stops@cpu"] == "2 1"
+    assert files["test_stop/test_2_stops-old@cpu"] == "unused"
+    assert files["test_stop/test_1_passes@cpu"] == "1 2"
+    if not xdist:  # with two workers, the third test may have passed before the second stopped
+        assert files["test_stop/test_3_after@cpu"] == "3 1"
+        assert files["test_stop/test_3_after-old@cpu"] == "unused"
+    assert all(name.endswith("@cpu") for name in files)  # nothing half written is left
+
+
+def test_two_runs_at_once_leave_whole_files(project: Project) -> None:
+    project.write(
+        "tests/test_many.py",
+        "import pytest\nfrom values import doc\n\n"
+        '@pytest.mark.parametrize("x", range(40))\n'
+        "def test_many(fxregion_snapshot, x):\n"
+        '    assert doc(f"{x} " + "long " * 2000) == fxregion_snapshot\n',
+    )
+    for number in range(40):
+        project.write_snapshot(f"test_many/test_many[{number}]-old@cpu", "unused")
+    runs = [project.start("--snapshot-update", VALUE=value) for value in ("2", "3")]
+    for run in runs:
+        output, _ = run.communicate(timeout=60)
+        assert run.returncode == 0, output
+
+    files = project.files()
+    assert sorted(files) == sorted(f"test_many/test_many[{number}]@cpu" for number in range(40))
+    assert all(text.endswith((" 2", " 3")) and len(text) > 10_000 for text in files.values())
+
+
+@pytest.fixture
+def two(project: Project) -> Project:
+    project.write(
+        "tests/test_io.py",
+        "from values import doc\n\n"
+        "def test_large(fxregion_snapshot):\n"
+        '    assert doc("large " * 20000) == fxregion_snapshot\n\n'
+        "def test_small(fxregion_snapshot):\n"
+        '    assert doc("small") == fxregion_snapshot\n',
+    )
+    project.write_snapshot("test_io/test_large@cpu", "large 1")
+    project.write_snapshot("test_io/test_small@cpu", "small 1")
+    return project
+
+
+def test_a_full_disk_leaves_the_old_file_and_fails_the_test(two: Project) -> None:
+    # A limit on the size of files, as far as the test is concerned, is a full disk.
+    two.write(
+        "conftest.py",
+        "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))\n",
+    )
+    run = two.update("-p", "no:cacheprovider", VALUE="2")
+
+    assert run.status == 1
+    assert "cannot write the snapshots of tests/test_io.py::test_large" in run.output
+    assert two.files() == {"test_io/test_large@cpu": "large 1", "test_io/test_small@cpu": "small 2"}
+
+
+def test_a_folder_that_cannot_be_written_fails_the_test(two: Project) -> None:
+    two.write(
+        "tests/test_file.py",
+        "from values import doc\n\ndef test(fxregion_snapshot):\n"
+        '    assert doc("x") == fxregion_snapshot\n',
+    )
+    two.write("snapshots/test_file", "a file where a folder should be")
+    run = two.update("tests/test_file.py", "tests/test_io.py::test_small", VALUE="2")
+
+    assert run.status == 1
+    assert "cannot read or write snapshots/test_file/test@cpu.fx.txt: " in run.output
+    assert two.files()["test_io/test_small@cpu"] == "small 2"
+    assert two.files()["test_file"] == "a file where a folder should be"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write to every folder")
+def test_a_read_only_folder_fails_the_test(two: Project) -> None:
+    folder = two.snapshots / "test_io"
+    folder.chmod(0o555)
+    try:
+        run = two.update(VALUE="2")
+    finally:
+        folder.chmod(0o755)
+    assert run.status == 1
+    assert "cannot write the snapshots of tests/test_io.py::test_small" in run.output
+    assert two.files()["test_io/test_small@cpu"] == "small 1"
