@@ -1,4 +1,4 @@
-"""Is there a GPU, could this torch use it, and which one is an xdist worker's?
+"""Whether there is a GPU, whether this torch can use it, and which one is an xdist worker's.
 
 Asked without importing torch, which costs seconds, and without initialising CUDA in this process,
 which would fix the devices it sees before a worker has been given its own.

@@ -173,9 +173,7 @@ def test_gpus_are_counted_by_the_driver(
         return driver
 
     monkeypatch.setattr(ctypes, "CDLL", load)
-    gpu.count_gpus.cache_clear()  # it asks the driver once a process
-    try:
-        assert gpu.count_in_this_process() == count
+    assert gpu.count_in_this_process() == count
 
 
 def test_the_count_is_taken_in_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,8 +206,6 @@ def test_only_a_worker_among_several_gpus_takes_one(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
     gpu.take_one_of_several()
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "7"
-    finally:
-        gpu.count_gpus.cache_clear()
 
 
 def test_a_cuda_build_is_told_by_its_libraries(
