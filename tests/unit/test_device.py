@@ -5,13 +5,13 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -138,74 +138,65 @@ def test_the_cpu_and_a_gpu_need_nothing_loaded_or_put_in_place(
             pass
 
 
-class Driver:
-    """A CUDA driver that answers with these codes and this number of devices."""
+DRIVER = """
+#include <stdlib.h>
+int cuInit(unsigned flags) { return flags ? 1 : atoi(getenv("START")); }
+int cuDeviceGetCount(int *count) { *count = atoi(getenv("GPUS")); return atoi(getenv("ANSWER")); }
+"""
 
-    def __init__(self, start: int = 0, answer: int = 0, devices: int = 3) -> None:
-        self._start, self._answer, self._devices = start, answer, devices
 
-    def cuInit(self, flags: int) -> int:
-        assert flags == 0
-        return self._start
+@pytest.fixture(scope="module")
+def drivers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a CUDA driver that answers what the environment tells it to."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("no C compiler to build a driver with")
+    folder = tmp_path_factory.mktemp("driver")
+    (folder / "driver.c").write_text(DRIVER)
+    command = [compiler, "-shared", "-fPIC", "-o", "libcuda.so.1", "driver.c"]
+    subprocess.run(command, cwd=folder, check=True)
+    return folder
 
-    def cuDeviceGetCount(self, count: Any) -> int:
-        count._obj.value = self._devices
-        return self._answer
+
+def counted(**environment: str) -> int:
+    """Count the GPUs in a process of its own."""
+    script = "from pytest_fxregion.device.gpu import count_gpus; print(count_gpus())"
+    asked = subprocess.run(
+        [sys.executable, "-c", script],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)} | environment,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return int(asked.stdout)
 
 
 @pytest.mark.parametrize(
-    ("driver", "count"),
+    ("start", "answer", "gpus", "count"),
     [
-        (Driver(), 3),
-        (Driver(devices=0), 0),
-        (Driver(start=100), 0),  # CUDA_ERROR_NO_DEVICE
-        (Driver(answer=3), 0),  # CUDA_ERROR_NOT_INITIALIZED
-        (None, 0),
+        (0, 0, 3, 3),
+        (0, 0, 0, 0),
+        (100, 0, 3, 0),  # CUDA_ERROR_NO_DEVICE
+        (0, 3, 3, 0),  # CUDA_ERROR_NOT_INITIALIZED
     ],
 )
 def test_gpus_are_counted_by_the_driver(
-    monkeypatch: pytest.MonkeyPatch, driver: Driver | None, count: int
+    drivers: Path, start: int, answer: int, gpus: int, count: int
 ) -> None:
-    def load(name: str) -> Driver:
-        assert name == "libcuda.so.1"
-        if driver is None:
-            raise OSError(name)
-        return driver
+    environment = {"START": str(start), "ANSWER": str(answer), "GPUS": str(gpus)}
+    assert counted(LD_LIBRARY_PATH=str(drivers), **environment) == count
+
+
+def test_without_a_driver_there_are_no_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(name: str) -> None:
+        raise OSError(name)
 
     monkeypatch.setattr(ctypes, "CDLL", load)
-    assert gpu.count_in_this_process() == count
-
-
-def test_the_count_is_taken_in_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[list[str]] = []
-
-    def run(command: list[str], **_: object) -> SimpleNamespace:
-        asked.append(command)
-        return SimpleNamespace(returncode=0, stdout="2\n")
-
-    monkeypatch.setattr(gpu, "_has_driver", lambda: True)
-    monkeypatch.setattr(subprocess, "run", run)
-    gpu.count_gpus.cache_clear()
-    assert gpu.count_gpus() == gpu.count_gpus() == 2
-    gpu.count_gpus.cache_clear()
-    assert asked == [[sys.executable, gpu.__file__]]
-
-
-def test_workers_take_the_gpus_in_turn() -> None:
-    assert [gpu.gpu_of_worker(f"gw{i}", None, 2) for i in range(4)] == ["0", "1", "0", "1"]
-    assert [gpu.gpu_of_worker(f"gw{i}", "4,6", 2) for i in range(3)] == ["4", "6", "4"]
-
-
-def test_only_a_worker_among_several_gpus_takes_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
-    monkeypatch.setattr(gpu, "count_gpus", lambda: 2)
-    gpu.take_one_of_several()
-    assert "CUDA_VISIBLE_DEVICES" not in os.environ
-    monkeypatch.setenv("PYTEST_XDIST_WORKER", "gw1")
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
-    gpu.take_one_of_several()
-    assert os.environ["CUDA_VISIBLE_DEVICES"] == "7"
+    gpu.count_gpus.cache_clear()  # it asks the driver once a process
+    try:
+        assert gpu.count_gpus() == 0
+    finally:
+        gpu.count_gpus.cache_clear()
 
 
 def test_a_cuda_build_is_told_by_its_libraries(
