@@ -118,10 +118,11 @@ def compare(
     earlier = record.claims.setdefault(key, claim)
     if earlier != claim:
         record.sound = False
-        other = f" (the other as {earlier[0]!r})" if earlier[0] != position else ""
         text = (
-            f"{item.nodeid} compares two different values under the snapshot name "
-            f"{position!r}{other}: give each its own name"
+            f"{item.nodeid} compares two different values with one snapshot, "
+            f"{_called(position)}"
+            + (f" and {_called(earlier[0])}" if earlier[0] != position else "")
+            + ": give each its own name"
         )
         return Comparison("reused", path, text, None, document)
 
@@ -147,6 +148,12 @@ def compare(
     whole = _keep(settings, record, path, document, report)
     lines += report.capped(TEXT_DIFF_LINES, whole)
     return failed("different", *lines, stored=stored)
+
+
+def _called(position: int | str) -> str:
+    if isinstance(position, str):
+        return f"named {position!r}"
+    return f"number {position}" if position else "the one without a name"
 
 
 def _damage(path: Path, shown: str) -> str:

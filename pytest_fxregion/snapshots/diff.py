@@ -50,13 +50,27 @@ class Difference:
 def describe(old: Document, new: Document) -> Difference:
     """Compare two documents, first lines excepted."""
     changes = tuple(compare_documents(old, new))
-    old_lines = write_document(Document("", old.sections)).split("\n")
-    new_lines = write_document(Document("", new.sections)).split("\n")
-    lines = tuple(unified(old_lines, new_lines))
+    old_lines, new_lines = _lines(old), _lines(new)
+    lines = tuple(unified(old_lines, new_lines, headings=_headings(old_lines)))
     summary = summary_lines(changes)
     if lines and not summary:
         summary = ["nothing differs but numbers of compiled regions, comments and free lines"]
     return Difference(changes, tuple(summary), lines)
+
+
+def _lines(document: Document) -> list[str]:
+    return write_document(Document("", document.sections)).rstrip("\n").split("\n")
+
+
+def _headings(lines: Sequence[str]) -> list[str]:
+    """Return for each line of a document the title of its section."""
+    headings: list[str] = []
+    title = ""
+    for line in lines:
+        if line.startswith("# ==== ") and line.endswith(" ===="):
+            title = line[7:-5]
+        headings.append(title)
+    return headings
 
 
 def compare_documents(old: Document, new: Document) -> Iterator[Change]:
@@ -171,7 +185,7 @@ def _compare_saved(label: str, old: str, new: str, names: Mapping[str, str]) -> 
     for name, (kind, size) in before.items():
         now = names.get(name, name)
         if now not in after:
-            yield Change(label, "saved", now, f"{size} {kind}", "")
+            yield Change(label, "saved", name, f"{size} {kind}", "")
         elif after[now] != (kind, size):
             yield Change(label, "saved", now, f"{size} {kind}", "{} {}".format(*after[now][::-1]))
     for name, (kind, size) in after.items():

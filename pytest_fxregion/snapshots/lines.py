@@ -74,26 +74,41 @@ def _alike_ahead(
     return None
 
 
-def unified(old: Sequence[str], new: Sequence[str], *, context: int = 2) -> Iterator[str]:
-    """Yield the lines of a unified diff (without file names), with ``context`` lines around."""
+def unified(
+    old: Sequence[str], new: Sequence[str], *, context: int = 2, headings: Sequence[str] = ()
+) -> Iterator[str]:
+    """Yield the lines of a unified diff (without file names).
+
+    Args:
+        old: lines of the old text.
+        new: lines of the new text.
+        context: how many lines around a change are shown.
+        headings: for each old line, what the header of a hunk that begins there says after the
+            positions.
+
+    """
     hunk: list[tuple[int, int, int, int]] = []
     for block in changed_blocks(old, new):
         if hunk and block[0] - hunk[-1][1] > 2 * context:
-            yield from _hunk(old, new, hunk, context)
+            yield from _hunk(old, new, hunk, context, headings)
             hunk = []
         hunk.append(block)
     if hunk:
-        yield from _hunk(old, new, hunk, context)
+        yield from _hunk(old, new, hunk, context, headings)
 
 
 def _hunk(
-    old: Sequence[str], new: Sequence[str], blocks: list[tuple[int, int, int, int]], context: int
+    old: Sequence[str],
+    new: Sequence[str],
+    blocks: list[tuple[int, int, int, int]],
+    context: int,
+    headings: Sequence[str],
 ) -> Iterator[str]:
     start, end = max(blocks[0][0] - context, 0), min(blocks[-1][1] + context, len(old))
-    shift = blocks[0][2] - blocks[0][0]
-    new_start = start + shift
+    new_start = start + blocks[0][2] - blocks[0][0]
     new_end = end + blocks[-1][3] - blocks[-1][1]
-    yield f"@@ -{start + 1},{end - start} +{new_start + 1},{new_end - new_start} @@"
+    heading = f" {headings[start]}" if start < len(headings) else ""
+    yield f"@@ -{start + 1},{end - start} +{new_start + 1},{new_end - new_start} @@{heading}"
     at = start
     for i1, i2, j1, j2 in blocks:
         yield from (f" {line}" for line in old[at:i1])

@@ -30,7 +30,7 @@ EXPECTED = f"""\
 snapshots/test_graph/test_block@cpu.fx.txt differs from what was compiled on cpu:
 `mm` in joint: PREFER_RECOMPUTE → MUST_SAVE
 
-@@ -4,5 +4,5 @@
+@@ -4,5 +4,5 @@ joint
  class GraphModule(torch.nn.Module):
      def forward(self, x: "f32[4][1]cpu"):
 -        # ac_graph_id: 0 - PREFER_RECOMPUTE
@@ -71,7 +71,7 @@ def test_a_large_difference_is_capped_and_whole_in_the_artifacts(project: Projec
     project.update()
     output = project.run(VALUE="2").output
     whole = "fxregion-artifacts/snapshots/test_long/test_long@cpu.diff"
-    assert f"... 924 more lines of this diff are left out; all of them in {whole}\n" in output
+    assert f"... 923 more lines of this diff are left out; all of them in {whole}\n" in output
     assert (project.root / whole).read_text().count("\n+") == 500
     candidate = project.root / whole.replace(".diff", ".fx.txt")
     assert candidate.read_text().endswith("499 2\n")

@@ -134,8 +134,8 @@ def test_what_was_not_written_is_said(updated: tuple[Project, Run]) -> None:
 
 def test_two_values_under_one_name_are_an_error(updated: tuple[Project, Run]) -> None:
     assert (
-        "tests/test_outcomes.py::test_same_name_twice compares two different values under the "
-        "snapshot name 'x': give each its own name"
+        "tests/test_outcomes.py::test_same_name_twice compares two different values with one "
+        "snapshot, named 'x': give each its own name"
     ) in updated[1].output
 
 

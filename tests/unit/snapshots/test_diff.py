@@ -292,6 +292,13 @@ def test_a_large_diff_is_capped_and_says_so() -> None:
     ]
 
 
+def test_hunks_name_their_section() -> None:
+    new = edited(BLOCK, {"forward: saved for backward": (("add:", "mul:"),)})
+    assert [line for line in describe(BLOCK, new).lines if line.startswith("@@")] == [
+        "@@ -40,5 +40,5 @@ forward: saved for backward"
+    ]
+
+
 def test_a_text_that_is_no_graph_is_compared_as_text() -> None:
     old, new = (Document("", (Section("kernels", text),)) for text in ("a\nb", "a\nc"))
     report = describe(old, new)
