@@ -10,6 +10,7 @@ Importing this module imports torch; nothing that pytest loads at start-up may d
 from __future__ import annotations
 
 # --- capture: how torch traces a joint graph ---
+import functools
 import types
 import typing
 from collections.abc import Callable, Iterator
@@ -101,17 +102,17 @@ import torch._inductor
 import torch.fx.traceback
 from torch import _C
 
+# Dynamo's way of saying "trace again, otherwise": must pass through a compiler untouched.
+from torch._dynamo.exc import RestartAnalysis as RestartAnalysis
+
 # What AOTAutograd's cache takes for a compiled function, and how to tell it not to save one.
 from torch._functorch._aot_autograd.autograd_cache import (
     BypassAOTAutogradCache as BypassAOTAutogradCache,
 )
-from torch._inductor.output_code import OutputCode as OutputCode
-
-# Dynamo's way of saying "trace again, otherwise": must pass through a compiler untouched.
-from torch._dynamo.exc import RestartAnalysis as RestartAnalysis
 
 # Finds the tracing context of the compile in progress, and sets one where there is none.
 from torch._guards import TracingContext, tracing
+from torch._inductor.output_code import OutputCode as OutputCode
 
 # The operator with a schema, and the operators that take subgraphs.
 from torch._ops import HigherOrderOperator as HigherOrderOperator

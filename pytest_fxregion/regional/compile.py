@@ -1,17 +1,20 @@
-"""Compile one body with Inductor.  In: a scooped body and its configuration; out: an artifact."""
+"""Compile bodies with Inductor.  In: scooped bodies and their configurations; out: artifacts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Self
 
+import torch
 from torch.fx import GraphModule, Node
 
 from pytest_fxregion._torch import (
     FakeTensorMode,
     RestartAnalysis,
-    forget_on_reset,
     generated_call,
+    kernels_awaited_later,
     patched_inductor_config,
     standalone_compile,
     storage_key,
@@ -21,82 +24,97 @@ from pytest_fxregion._torch import (
 )
 from pytest_fxregion.errors import RegionError
 
+from .artifacts import ARTIFACTS, Artifact
 from .effects import is_pure, may_alias
 
 
-@dataclass(frozen=True)
-class Artifact:
-    """A compiled body.
+class PieceCompiler:
+    """Compiles the pieces of one graph, equal ones once.
 
-    ``call``: takes the operands, gives a sequence of results, does whatever the body's mutations,
-    aliases and autograd need.  ``generated``: Inductor's own function, where it alone is enough
-    without autograd: takes a list, which it empties as it goes.  ``casts``: autocast may change
-    what ``generated`` computes, since it calls operators.
+    A scope: the C++ kernels of all pieces are built side by side while further pieces are lowered,
+    and are ready when it is left.  If anything fails, an artifact whose kernels were not ready is
+    forgotten; those that were are kept.
     """
-
-    call: Callable[..., Sequence[object]]
-    generated: Callable[[list[object]], Sequence[object]] | None
-    casts: bool
-
-
-class ArtifactStore:
-    """Artifacts by fingerprint, until ``torch._dynamo.reset()``."""
 
     def __init__(self) -> None:
-        self._artifacts: dict[Hashable, Artifact] = {}
+        self._unready: list[tuple[Hashable, str, Callable[[], None]]] = []
 
-    def get(self, key: Hashable) -> Artifact | None:
-        """Return the artifact of an equal piece that was compiled before."""
-        return self._artifacts.get(key)
+    def __enter__(self) -> Self:
+        return self
 
-    def put(self, key: Hashable, artifact: Artifact) -> None:
-        """Keep an artifact for later pieces."""
-        self._artifacts[key] = artifact
-        forget_on_reset(self)
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            while self._unready and error is None:
+                _, about, wait = self._unready[0]
+                with _failures_named(about):
+                    wait()
+                self._unready.pop(0)
+        finally:
+            for key, _, _ in self._unready:
+                ARTIFACTS.drop(key)
 
-    def reset(self) -> None:
-        """Forget everything."""
-        self._artifacts.clear()
+    def artifact(
+        self,
+        key: Hashable,
+        body: GraphModule,
+        configs: Mapping[str, object],
+        mode: FakeTensorMode,
+        *,
+        name: str,
+        sources: Sequence[str] = (),
+    ) -> Artifact:
+        """Return the artifact of ``body`` under ``configs``; ``body`` is left as it is.
 
+        Works inside ``torch.compile`` and without it: where there is no tracing context of the
+        values' fake mode, one is made.
 
-ARTIFACTS = ArtifactStore()
-"""The artifacts of this process: equal pieces share one across graphs and compiles."""
-
-
-def compile_body(
-    body: GraphModule,
-    configs: Mapping[str, object],
-    fake_mode: FakeTensorMode,
-    *,
-    name: str,
-    sources: Sequence[str] = (),
-) -> Artifact:
-    """Compile ``body`` under ``configs``; it is left as it is.
-
-    Works inside ``torch.compile`` and without it: where there is no tracing context of the values'
-    fake mode, one is made.
-
-    Raises :class:`RegionError` naming the region, its source lines and its configuration.
-    """
-    operands = [node.meta["val"] for node in body.graph.find_nodes(op="placeholder")]
-    try:
+        Raises :class:`RegionError` naming the region, its source lines and its configuration.
+        """
+        artifact = ARTIFACTS.get(key)
+        if artifact is not None:
+            return artifact
+        where = f" ({', '.join(sources)})" if sources else ""
+        about = f"{name}{where} could not be compiled"
+        if configs:
+            about += f" under {dict(configs)!r}"
+        operands = [node.meta["val"] for node in body.graph.find_nodes(op="placeholder")]
         with (
+            _failures_named(about),
             patched_inductor_config(dict(configs)),
-            tracing_with(fake_mode),
+            tracing_with(mode),
             without_node_metadata(),
             without_second_remat(),
         ):
-            call = standalone_compile(body, operands)
+            if _is_on_cpu(body):
+                with kernels_awaited_later() as waiting:
+                    call = standalone_compile(body, operands)
+                self._unready += [(key, about, wait) for wait in waiting]
+            else:
+                call = standalone_compile(body, operands)
+        generated = generated_call(call) if _only_computes(body) else None
+        artifact = Artifact(call, *(generated or (None, False)))
+        ARTIFACTS.put(key, artifact)
+        return artifact
+
+
+@contextmanager
+def _failures_named(about: str) -> Iterator[None]:
+    try:
+        yield
     except RestartAnalysis:
         raise  # not a failure: dynamo traces again, and we are called again
     except Exception as error:
-        where = f" ({', '.join(sources)})" if sources else ""
-        settings = f" under {dict(configs)!r}" if configs else ""
-        raise RegionError(
-            f"{name}{where} could not be compiled{settings}: {type(error).__name__}: {error}"
-        ) from error
-    generated = generated_call(call) if _only_computes(body) else None
-    return Artifact(call, *(generated or (None, False)))
+        raise RegionError(f"{about}: {type(error).__name__}: {error}") from error
+
+
+def _is_on_cpu(body: GraphModule) -> bool:
+    vals = (node.meta.get("val") for node in body.graph.nodes)
+    return all(val.device.type == "cpu" for val in vals if isinstance(val, torch.Tensor))
 
 
 def _only_computes(body: GraphModule) -> bool:

@@ -20,7 +20,7 @@ from pytest_fxregion._torch import (
 )
 
 from .annotation import Annotation, AnnotationReader, sources_of
-from .compile import ARTIFACTS, compile_body
+from .compile import PieceCompiler
 from .fingerprint import fingerprint
 from .membership import members
 from .planning import kind_of, plan
@@ -110,10 +110,13 @@ class _Compilation:
             annotations = self._annotations[id(gm)]
             planned = plan(nodes, annotations)
             pieces = scoop(gm, nodes, planned.pieces, values)
-        calls = [
-            self._call(piece, annotations[piece.nodes[-1]], values.fake_mode, inner=inner)
-            for piece in pieces
-        ]
+        with PieceCompiler() as compiler:
+            calls = [
+                self._call(
+                    compiler, piece, annotations[piece.nodes[-1]], values.fake_mode, inner=inner
+                )
+                for piece in pieces
+            ]
         subgraphs = self._subgraphs(gm, annotations, values.fake_mode)
         if inner and not calls and not subgraphs:
             return gm
@@ -129,7 +132,13 @@ class _Compilation:
             )
 
     def _call(
-        self, piece: Piece, annotation: Annotation, mode: FakeTensorMode, *, inner: bool
+        self,
+        compiler: PieceCompiler,
+        piece: Piece,
+        annotation: Annotation,
+        mode: FakeTensorMode,
+        *,
+        inner: bool,
     ) -> RegionCall:
         """Compile a piece, or take the artifact of an equal one."""
         if self._ambient is None:
@@ -143,12 +152,9 @@ class _Compilation:
         )
         self._first_with.setdefault(key, region.name)
         self._regions.append(region)
-        artifact = ARTIFACTS.get(key)
-        if artifact is None:
-            artifact = compile_body(
-                region.body, region.configs, mode, name=region.name, sources=region.sources
-            )
-            ARTIFACTS.put(key, artifact)
+        artifact = compiler.artifact(
+            key, region.body, region.configs, mode, name=region.name, sources=region.sources
+        )
         return RegionCall(region, artifact, traceable=inner)
 
     def _subgraphs(

@@ -11,7 +11,7 @@ from torch.fx import GraphModule
 
 from pytest_fxregion._torch import is_autocast_active, is_functorch_active
 
-from .compile import Artifact
+from .artifacts import Artifact
 
 
 @dataclass(frozen=True)

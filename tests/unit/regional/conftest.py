@@ -4,7 +4,7 @@ import pytest
 import torch._inductor
 from annotated_graphs import Compiles
 
-from pytest_fxregion.regional.compile import ARTIFACTS
+from pytest_fxregion.regional.artifacts import ARTIFACTS
 
 
 @pytest.fixture

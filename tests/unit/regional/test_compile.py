@@ -15,7 +15,7 @@ from torch.fx.traceback import annotate as annotated
 from pytest_fxregion._torch import aot_autograd
 from pytest_fxregion.errors import RegionError
 from pytest_fxregion.regional import Region, compile_regions, regional_inductor, serializable
-from pytest_fxregion.regional.compile import ARTIFACTS
+from pytest_fxregion.regional.artifacts import ARTIFACTS
 
 X, Y = torch.linspace(0, 1, 4), torch.linspace(1, 2, 4)
 
