@@ -14,7 +14,7 @@ BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 STAMP := $(VENV)/.installed-$(or $(TORCH),$(TORCH_DEFAULT))
 
-.PHONY: help demo test lint format compat clean
+.PHONY: help demo test lint format compat gpu-check clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -41,6 +41,9 @@ format: $(STAMP) ## let ruff rewrite the sources
 compat: ## run the suite with another torch, as in `make compat TORCH=2.14.1`
 	@test -n "$(TORCH)" || { echo "say which: make compat TORCH=2.14.1"; exit 2; }
 	$(MAKE) test VENV=.venv-torch-$(TORCH) TORCH=$(TORCH)
+
+gpu-check: $(STAMP) ## on a GPU: run the tests on it and on the virtual device, and compare
+	$(BIN)/python scripts/gpu_check.py
 
 clean: ## remove the environments and what tests leave behind
 	rm -rf .venv .venv-torch-* fxregion-artifacts .pytest_cache .mypy_cache .ruff_cache .hypothesis
