@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -131,8 +132,10 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_testnodedown(node: object) -> None:
+def pytest_testnodedown(node: Any) -> None:
     """Take over from an xdist worker what it knows of its snapshots."""
+    if not active(node.config):
+        return
     from pytest_fxregion.snapshots.session import worker_finished
 
     worker_finished(node)

@@ -1,0 +1,87 @@
+"""A project in a folder of its own, and pytest run in it as a user does: in another process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from textwrap import dedent
+
+SOURCE_TREE = Path(__file__).parents[2]
+
+# What would tell a run something of the run that it is started from.
+_INHERITED = ("PYTEST_", "CI", "COLUMNS", "PYTHONHASHSEED")
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A run that is over."""
+
+    code: int
+    text: str
+
+    @property
+    def lines(self) -> list[str]:
+        """What was printed, line by line."""
+        return self.text.splitlines()
+
+    def line(self, *parts: str) -> str:
+        """Return the first line that holds all the parts."""
+        for line in self.lines:
+            if all(part in line for part in parts):
+                return line
+        raise AssertionError(f"no line with {parts} in:\n{self.text}")
+
+    def failure_of(self, test: str) -> str:
+        """Return the text of one test's failure or error."""
+        title = next(
+            number
+            for number, line in enumerate(self.lines)
+            if line.startswith("_") and line.rstrip(" _").endswith(f" {test}")
+        )
+        body = []
+        for line in self.lines[title + 1 :]:
+            if line.startswith(("____", "====")):
+                break
+            body.append(line)
+        return "\n".join(body)
+
+
+@dataclass(frozen=True)
+class Project:
+    """A folder with tests."""
+
+    folder: Path
+
+    def write(self, files: Mapping[str, str]) -> None:
+        """Write files, with their source dedented."""
+        for name, source in files.items():
+            path = self.folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(dedent(source))
+
+    def run(
+        self, *arguments: str, cwd: Path | None = None, env: Mapping[str, str] | None = None
+    ) -> Finished:
+        """Run pytest; ``env`` is added to a clean environment."""
+        environment = {k: v for k, v in os.environ.items() if not k.startswith(_INHERITED)}
+        given = dict(env or {})
+        path = [given.pop("PYTHONPATH", ""), str(SOURCE_TREE)]
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments],
+            cwd=cwd or self.folder,
+            env={**environment, "PYTHONPATH": os.pathsep.join(filter(None, path)), **given},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return Finished(done.returncode, done.stdout + done.stderr)
+
+    def snapshots(self) -> dict[str, bytes]:
+        """Return every snapshot file by its path."""
+        root = self.folder / "snapshots"
+        files = sorted(path for path in root.rglob("*") if path.is_file())
+        return {str(path.relative_to(root)): path.read_bytes() for path in files}
