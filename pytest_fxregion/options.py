@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -120,7 +121,9 @@ def add_options(parser: pytest.Parser) -> None:
                 metavar=option.metavar,
                 help=f"{option.help} (default: {option.default})",
             )
-        parser.addini(option.name, f"ini twin of {option.flag}: {option.help}", default=None)
+        kind: Literal["string", "bool"] = "bool" if option.metavar is None else "string"
+        described = f"ini twin of {option.flag}: {option.help}"
+        parser.addini(option.name, described, type=kind, default=None)
 
 
 def read_options(config: pytest.Config, command_line: argparse.Namespace) -> Options:
@@ -146,7 +149,10 @@ def read_options(config: pytest.Config, command_line: argparse.Namespace) -> Opt
 def _value(config: pytest.Config, command_line: argparse.Namespace, option: _Option) -> str:
     given = getattr(command_line, option.name)
     if given is None:
-        given = config.getini(option.name)
+        try:
+            given = config.getini(option.name)
+        except (ValueError, pytest.UsageError) as error:  # which does not name the option
+            raise OptionError(f"{option.name} in the ini file: {error}") from None
     if given is None or given == "":
         given = option.default
     text = str(given).strip()
