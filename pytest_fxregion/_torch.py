@@ -148,6 +148,16 @@ side_effectful_functions = _fx_node._side_effectful_functions
 global_state_switches = frozenset(_fx_node._side_effectful_need_to_be_preserved_pre_dispatch)
 
 
+def schema_of(operator: OpOverload) -> Any:
+    """Return an operator's schema: what its arguments are, which alias and which are written."""
+    return operator._schema
+
+
+def codegen_of(graph: fx.Graph) -> CodeGen:
+    """Return what writes a graph's Python code, and so decides how it is called."""
+    return graph._codegen
+
+
 def storage_key(value: object) -> tuple[int, ...]:
     """Identities of the storages of a tensor, or of the tensors of a sequence; else empty."""
     if isinstance(value, torch.Tensor):
@@ -378,7 +388,7 @@ def is_result_cached() -> bool:
     """Whether AOTAutograd saves what a compiler returns, and so wants it in a form of its own."""
     from torch._functorch import config
 
-    return bool(config.force_autograd_cache)
+    return bool(getattr(config, "force_autograd_cache", False))  # since 2.11
 
 
 # --- kernels: what Inductor generated ---

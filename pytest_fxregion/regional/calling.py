@@ -15,12 +15,18 @@ from typing import Any
 
 from torch.fx import Graph
 
-from pytest_fxregion._torch import CodeGen, LazyGraphModule, PyTreeCodeGen, tree_flatten_spec
+from pytest_fxregion._torch import (
+    CodeGen,
+    LazyGraphModule,
+    PyTreeCodeGen,
+    codegen_of,
+    tree_flatten_spec,
+)
 
 
 def codegen_for(graph: Graph) -> CodeGen:
     """Make a code generator for the spliced form of ``graph``, whose own one is left as it is."""
-    original = graph._codegen
+    original = codegen_of(graph)
     placeholders = graph.find_nodes(op="placeholder")
     if type(original) is CodeGen:
         plain = all(not str(p.target).startswith("*") and not p.args for p in placeholders)

@@ -20,6 +20,7 @@ from pytest_fxregion._torch import (
     OpOverload,
     SchemaArgument,
     global_state_switches,
+    schema_of,
     side_effectful_functions,
     storage_key,
 )
@@ -88,7 +89,7 @@ def written_arguments(node: Node) -> list[Node]:
         return [first] if isinstance(first, Node) else []
     target = node.target
     if isinstance(target, OpOverload):
-        if not target._schema.is_mutable:
+        if not schema_of(target).is_mutable:
             return []
         found: list[Node] = []
         for schema, value in _bound_arguments(target, node):
@@ -107,7 +108,7 @@ def _kind(target: object) -> str | None:
             return "collective"
         if torch.Tag.nondeterministic_seeded in target.tags:
             return "rng"
-        if target._schema.is_mutable:
+        if schema_of(target).is_mutable:
             return "write"
         if name.split(".")[0] in _ASSERTIONS:
             return None
@@ -146,8 +147,8 @@ def _storage_edges(
     reads: dict[int, list[int]] = {}
     edges: list[tuple[int, int]] = []
     for i, node in enumerate(nodes):
-        if node.op in ("placeholder", "get_attr"):
-            continue
+        if node.op in ("placeholder", "get_attr") or node.target is operator.getitem:
+            continue  # takes a value out of its container: no storage is read
         writes = {alias[index[arg]] for arg in _writes(node, kinds)}
         touched = {alias[index[arg]] for arg in node.all_input_nodes}
         for storage in sorted(touched & written):
@@ -195,7 +196,7 @@ def may_alias(node: Node) -> Iterable[Node]:
         return ()
     target = node.target
     if isinstance(target, OpOverload):
-        if all(result.alias_info is None for result in target._schema.returns):
+        if all(result.alias_info is None for result in schema_of(target).returns):
             return ()
         return [
             arg
@@ -208,7 +209,7 @@ def may_alias(node: Node) -> Iterable[Node]:
 
 def _bound_arguments(target: OpOverload, node: Node) -> list[tuple[SchemaArgument, object]]:
     bound: list[tuple[SchemaArgument, object]] = []
-    for position, schema in enumerate(target._schema.arguments):
+    for position, schema in enumerate(schema_of(target).arguments):
         if position < len(node.args) and not schema.kwarg_only:
             bound.append((schema, node.args[position]))
         elif schema.name in node.kwargs:

@@ -28,9 +28,9 @@ def annotate(node: fx.Node, value: object) -> fx.Node:
 
 
 class Builder:
-    """Builds a graph of aten operators on float32 vectors, values included."""
+    """Builds a graph of aten operators on float32 tensors of one size, values included."""
 
-    def __init__(self, *inputs: str, size: int = 4) -> None:
+    def __init__(self, *inputs: str, size: tuple[int, ...] = (4,)) -> None:
         self.graph = fx.Graph()
         self.mode = new_fake_mode()
         self._size = size

@@ -144,6 +144,17 @@ def test_reads_are_not_moved_over_a_write(compiles: Compiles) -> None:
     assert_same_result(gm, found, X)
 
 
+def test_item_taken_after_a_write_stays_with_its_container(compiles: Compiles) -> None:
+    b = Builder("x")
+    pair = b.call(aten.max.dim, b["x"], 0, annotation=0)
+    b.call(aten.mul_.Tensor, b["x"], 2)
+    largest = b.call(operator.getitem, pair, 0)
+    gm = b.module(b.call(aten.neg.default, largest, annotation=0))
+    found = compile_regions(gm)
+    assert [r.nodes for r in found.regions] == [("max_dim", "getitem", "neg_default")]
+    torch.testing.assert_close(found.graph_module(X.clone()), (-X.max(),))
+
+
 def test_region_that_only_writes_is_called(compiles: Compiles) -> None:
     b = Builder("x")
     b.call(aten.mul_.Tensor, b["x"], 2, annotation=0)

@@ -1,0 +1,56 @@
+"""Random graphs with views, writes, containers and random labels compute what they did before."""
+
+from __future__ import annotations
+
+import operator
+import random
+
+import pytest
+import torch
+from annotated_graphs import Builder, Compiles, annotate, aten, region
+from torch import fx
+
+from pytest_fxregion.regional import compile_regions
+
+PURE = (aten.sin.default, aten.neg.default, aten.clone.default)
+VIEWS = (aten.t.default, aten.alias.default)
+BINARY = (aten.add.Tensor, aten.mul.Tensor, aten.sub.Tensor)
+WRITES = (aten.add_.Tensor, aten.mul_.Tensor)
+
+
+def random_graph(seed: int) -> fx.GraphModule:
+    """A graph on 3x3 matrices in which values are viewed, written to and sorted."""
+    r = random.Random(seed)
+    b = Builder("x", "y", size=(3, 3))
+    made = [b.call(aten.clone.default, b["x"]), b.call(aten.clone.default, b["y"])]
+    label: object = None
+    for _ in range(r.randint(3, 30)):
+        kind = r.random()
+        recent = made[-8:]
+        if kind < 0.3:
+            made.append(b.call(r.choice(PURE), r.choice(recent)))
+        elif kind < 0.45:
+            made.append(b.call(r.choice(VIEWS), r.choice(recent)))
+        elif kind < 0.75:
+            made.append(b.call(r.choice(BINARY), r.choice(recent), r.choice(recent)))
+        elif kind < 0.9:
+            made.append(b.call(r.choice(WRITES), r.choice(recent), r.choice((2, 0.5, -1))))
+        else:
+            pair = b.call(aten.sort.default, r.choice(recent))
+            made.append(b.call(operator.getitem, pair, 0))
+    for node in b.graph.nodes:
+        if r.random() < 0.4:
+            label = r.choice((None, "a", "b", "c"))
+        if label is not None and node.op == "call_function":
+            annotate(node, region(label))
+    return b.module(*r.sample(made, min(3, len(made))), made[-1])
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_regions_change_nothing(seed: int, compiles: Compiles) -> None:
+    gm = random_graph(seed)
+    x, y = torch.linspace(-1, 1, 9).view(3, 3), torch.linspace(0, 2, 9).view(3, 3)
+    found = compile_regions(gm)
+    expected = gm(x.clone(), y.clone())
+    torch.testing.assert_close(found.graph_module(x.clone(), y.clone()), expected, rtol=0, atol=0)
+    torch.testing.assert_close(found.graph_module([x.clone(), y.clone()]), expected, rtol=0, atol=0)
