@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace, TracebackType
 from typing import Any, Self
@@ -17,15 +17,19 @@ import torch
 import torch._dynamo.device_interface as device_interface
 import torch._dynamo.variables.ctx_manager as ctx_manager
 import torch._inductor.config as inductor_config
+import torch._inductor.runtime.triton_helpers
 import torch._inductor.select_algorithm as select_algorithm
-import torch._inductor.runtime.triton_helpers as triton_helpers
 import torch._inductor.utils as inductor_utils
 import torch.utils._triton as utils_triton
 from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
-from torch._inductor.codecache import CacheBase
+from torch._inductor.async_compile import AsyncCompile
+from torch._inductor.codecache import CacheBase, PyCodeCache
 from torch._inductor.codegen.wrapper import PythonWrapperCodegen
 from torch._inductor.runtime.hints import DeviceProperties as HintedProperties
+from torch._inductor.runtime.triton_heuristics import CachingAutotuner
 from torch._subclasses import fake_tensor
+
+triton_helpers: Any = torch._inductor.runtime.triton_helpers
 
 _MISSING: Any = object()
 
@@ -85,7 +89,7 @@ def forget_device_answers() -> None:
     fake_tensor.init_gpu_context.cache_clear()
     # dynamo's table of handlers, by function object.
     TorchInGraphFunctionVariable._get_handlers.cache_clear()
-    torch.cuda._check_bf16_tensor_supported.cache_clear()  # type: ignore[attr-defined]
+    torch.cuda._check_bf16_tensor_supported.cache_clear()
 
 
 def torch_cuda(
@@ -108,6 +112,8 @@ def torch_cuda(
         replaced.set(owner, "Event", event)
     for owner in (cuda, cuda.graphs):
         replaced.set(owner, "is_current_stream_capturing", lambda: False)
+    # Asked by recurrent layers; the virtual device computes them without cuDNN.
+    replaced.set(torch.backends.cudnn, "is_acceptable", lambda tensor: False)
     replaced.set(cuda, "CUDAGraph", refusing("CUDA graphs"))
     replaced.set(cuda.graphs, "CUDAGraph", refusing("CUDA graphs"))
     # `cudart()` is a module of the CUDA build; one function of it is used by torch itself.
@@ -177,6 +183,9 @@ def dynamo(
     replaced.set(variable, "_maybe_exchange_fn", maybe_exchange)
     replaced.set(device_interface, "caching_worker_device_properties", {"cuda": [properties]})
     replaced.set(device_interface, "caching_worker_current_devices", {})
+    # Made once from what torch.cuda answered then; made anew inside.
+    replaced.set(device_interface, "device_interfaces", {})
+    replaced.set(device_interface, "_device_initialized", False)
 
 
 def inductor(replaced: Replacements) -> None:
@@ -190,19 +199,63 @@ def inductor(replaced: Replacements) -> None:
     replaced.set(triton_helpers, "set_driver_to_gpu", lambda: None)
     replaced.set(PythonWrapperCodegen, "generate_and_run_autotune_block", lambda self: None)
 
+    # Kernels are interpreted: none is compiled, and the first configuration is the one that runs.
+    replaced.set(AsyncCompile, "triton", _load_kernel)
+    replaced.set(CachingAutotuner, "triton_interpret", _Always(True))
+    replaced.set(CachingAutotuner, "run", _run_kernel)
     replaced.set(select_algorithm, "PRINT_AUTOTUNE", False)
 
     # Of several candidates for one operator the first one wins, and nothing is timed.
     def in_given_order(cls: Any, choices: Any, *args: Any, **kwargs: Any) -> Any:
         return lambda options, **more: {c: float(i + 1) for i, c in enumerate(options)}
 
-    replaced.set(select_algorithm.AlgorithmSelectorCache, "make_benchmark_fn", classmethod(in_given_order))
     replaced.set(
-        select_algorithm.AlgorithmSelectorCache, "make_precompile_fn", lambda self, *args, **kwargs: lambda: {}
+        select_algorithm.AlgorithmSelectorCache, "make_benchmark_fn", classmethod(in_given_order)
+    )
+    replaced.set(
+        select_algorithm.AlgorithmSelectorCache,
+        "make_precompile_fn",
+        lambda self, *args, **kwargs: lambda: {},
     )
 
 
-def inductor_settings() -> contextlib.AbstractContextManager[Any]:
+def _run_kernel(self: Any, *args: Any, stream: Any = None, **kwargs: Any) -> None:
+    """Launch a kernel that Inductor wrote, or one of the user's that it took over.
+
+    The latter's constants are known to the compiler only, so they are passed here by name.
+    """
+    config = self.configs[0]
+    arguments, grid = self._interpret_args_grid(args, config)
+    known = self.triton_meta.get("constants", {})
+    constants = {**{n: v for n, v in known.items() if isinstance(n, str)}, **config.kwargs}
+    kernel = self.fn
+    compile_time = {kernel.arg_names[i] for i in triton_helpers.get_constexprs(kernel)}
+    passed = [name for name in kernel.arg_names if name not in compile_time]
+    if len(arguments) != len(passed):  # what is None, or 1, may be known to the compiler only
+        passed = [name for name in passed if name not in constants]
+    # For None a placeholder is passed; what the compiler knows holds.
+    kernel[grid](**{**dict(zip(passed, arguments, strict=True)), **constants})
+
+
+class _Always:
+    """An attribute that is the same for every instance, whatever is assigned to it."""
+
+    def __init__(self, value: object) -> None:
+        self._value = value
+
+    def __get__(self, instance: object, owner: type | None = None) -> object:
+        return self._value
+
+    def __set__(self, instance: object, value: object) -> None:
+        pass
+
+
+def _load_kernel(self: Any, kernel_name: str, source_code: str, device_str: str = "cuda") -> Any:
+    return getattr(PyCodeCache.load(source_code), kernel_name)
+
+
+@contextlib.contextmanager
+def inductor_settings() -> Iterator[None]:
     """Settings of Inductor without which a device that cannot be timed is timed."""
     settings = {
         # Worker processes do not have the replacements.
@@ -211,10 +264,17 @@ def inductor_settings() -> contextlib.AbstractContextManager[Any]:
         "shape_padding": False,
         "triton.cudagraphs": False,
         "triton.autotune_at_compile_time": False,
+        # Fusions are decided without timing them.
+        "benchmark_fusion": False,
+        "benchmark_epilogue_fusion": False,
+        "benchmark_kernel": False,
         # Nothing is timed, so there are no times to report.
         "max_autotune_report_choices_stats": False,
     }
-    return inductor_config.patch(settings)
+    # What is compiled here must not be taken for a real GPU's by torch's caches on disk.
+    tag = {"cache_key_tag": "pytest-fxregion virtual"}
+    with inductor_config.patch(settings), torch.compiler.config.patch(tag):
+        yield
 
 
 def triton_driver(

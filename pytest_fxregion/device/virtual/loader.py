@@ -1,14 +1,13 @@
 """Brings the native library into the process, at the one moment when that can be done.
 
 torch looks its CUDA hooks up once, at their first use; the library registers them and so has to be
-there before ``import torch``.  Triton reads ``TRITON_INTERPRET`` when it is imported.
+there before ``import torch``.
 """
 
 from __future__ import annotations
 
 import ctypes
 import importlib
-import os
 import sys
 from collections.abc import Callable
 from types import ModuleType
@@ -38,15 +37,13 @@ def load(progress: Callable[[str], None] | None = None) -> None:
     """Build the library if need be, load it, and import torch on top of it.
 
     ``progress`` is told, in one line, when something has to be built.  Raises
-    :class:`DeviceError` when torch or triton was imported too early, saying by whom, and when the
-    library cannot be built or loaded.  Does nothing the second time.
+    :class:`DeviceError` when torch was imported too early, saying by whom, and when the library
+    cannot be built or loaded.  Does nothing the second time.
     """
     global _library
     if _library is not None:
         return
-    _refuse_if_imported("torch")
-    if os.environ.get("TRITON_INTERPRET") != "1":
-        _refuse_if_imported("triton")
+    _refuse_if_torch_is_imported()
     path = build.build(progress)
     libraries = build.torch_folder() / "lib"
     try:
@@ -58,7 +55,6 @@ def load(progress: Callable[[str], None] | None = None) -> None:
             f"the virtual CUDA library {path} cannot be loaded: {error}. "
             "If torch was reinstalled, remove that file; it will be built again."
         ) from error
-    os.environ["TRITON_INTERPRET"] = "1"
     importlib.import_module("torch")
     # After torch: a CUDA build registers its own guard and kernels while it is imported.
     loaded.fxregion_virtual_install.restype = ctypes.c_char_p
@@ -71,15 +67,14 @@ def load(progress: Callable[[str], None] | None = None) -> None:
     _library = loaded
 
 
-def _refuse_if_imported(name: str) -> None:
-    module = sys.modules.get(name)
-    if module is None:
-        return
-    raise DeviceError(
-        f"the virtual CUDA device has to be loaded before {name} is imported, and {name} is "
-        f"already here{_blame(module)}. Import it later (inside a function or a test), or start "
-        "with `-p pytest_fxregion.plugin`, or use --fxregion-device=cpu."
-    )
+def _refuse_if_torch_is_imported() -> None:
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        raise DeviceError(
+            "the virtual CUDA device has to be loaded before torch is imported, and torch is "
+            f"already here{_blame(torch)}. Import it later (inside a function or a test), or start "
+            "with `-p pytest_fxregion.plugin`, or use --fxregion-device=cpu."
+        )
 
 
 def _blame(imported: ModuleType) -> str:

@@ -23,12 +23,14 @@ import triton.language as tl
 from triton._C.libtriton import ir
 from triton.runtime import interpreter
 
+from pytest_fxregion.device.virtual.interpreter import libdevice
 from pytest_fxregion.device.virtual.interpreter.inline_assembly import run_assembly
 from pytest_fxregion.device.virtual.interpreter.memory import Memory
 from pytest_fxregion.device.virtual.interpreter.number_formats import (
     decode,
     encode,
     is_encoded,
+    saturated,
     storage_dtype,
 )
 
@@ -56,12 +58,14 @@ class GridBuilder(interpreter.InterpreterBuilder):  # type: ignore[misc]
 
     programs: Array  # (programs, 3): the grid coordinates of each
     memory: Memory
+    branches: int  # how often a program asked whether a value is true
     grid_dim: tuple[int, int, int]
 
     def start(self, programs: Array, memory: Memory) -> None:
         """Begin a batch of the programs with these grid coordinates, shape ``(programs, 3)``."""
         self.programs = programs
         self.memory = memory
+        self.branches = 0
 
     # ---- values and shapes --------------------------------------------------------------------
 
@@ -142,10 +146,6 @@ class GridBuilder(interpreter.InterpreterBuilder):  # type: ignore[misc]
         if is_encoded(dtype):
             return encode(values, dtype)
         return values.astype(storage_dtype(dtype), copy=False)
-
-    def from_torch(self, values: Any, dtype: Any) -> Any:
-        """Return a CPU tensor of one value per program and element as a handle of ``dtype``."""
-        return Handle(self._kept(values.numpy(), dtype), dtype)
 
     def create_select(self, cond: Any, lhs: Any, rhs: Any) -> Any:
         dtype = rhs.dtype.scalar
@@ -248,7 +248,7 @@ class GridBuilder(interpreter.InterpreterBuilder):  # type: ignore[misc]
             return encode(values, target)
         dtype = storage_dtype(target)
         if np.issubdtype(values.dtype, np.floating) and np.issubdtype(dtype, np.integer):
-            return _saturated(values, dtype)
+            return saturated(values, dtype)
         return values.astype(dtype)
 
     # ---- memory -------------------------------------------------------------------------------
@@ -418,10 +418,20 @@ class GridBuilder(interpreter.InterpreterBuilder):  # type: ignore[misc]
 
     # ---- what the hardware has instructions for -----------------------------------------------
 
+    def create_extern_elementwise(
+        self, library: str, path: str, symbol: str, arguments: Any, result: Any, is_pure: bool
+    ) -> Any:
+        arrays = list(np.broadcast_arrays(*(h.data for h in arguments)))
+        dtype = result.scalar
+        return Handle(libdevice.call(symbol, arrays, storage_dtype(dtype)), dtype)
+
     def create_inline_asm(
         self, assembly: str, constraints: str, values: Any, types: Any, is_pure: bool, pack: int
     ) -> Any:
-        return run_assembly(assembly, constraints, values, types, pack)
+        arrays = list(np.broadcast_arrays(*(h.data for h in values)))
+        dtype = types[0].scalar
+        out = run_assembly(assembly, arrays, storage_dtype(dtype))
+        return _Call([Handle(out, dtype)])
 
     def create_print(self, prefix: str, hexadecimal: bool, values: Any, is_signed: Any) -> None:
         for row, program in enumerate(self.programs.tolist()):
@@ -432,7 +442,7 @@ class GridBuilder(interpreter.InterpreterBuilder):  # type: ignore[misc]
 
 
 def agreed(data: Array) -> Any:
-    """Return the one value that all programs have; raises :class:`Diverged` if there are several."""
+    """Return the one value that all programs have; raises :class:`Diverged` if they differ."""
     values = data.reshape(data.shape[0], -1)[:, 0]
     if len(values) > 1 and not (values == values[0]).all():
         raise Diverged(values)
@@ -451,14 +461,14 @@ def _torch_unary(name: str) -> Callable[[Array], Array]:
     return apply
 
 
-def _saturated(values: Array, dtype: np.dtype[Any]) -> Array:
-    """Convert floats to integers as ``cvt.rzi`` does: NaN gives 0, what is too large the limit."""
-    limits = np.iinfo(dtype)
-    wide = values.astype(np.float64, copy=False)
-    inside = np.where(np.isnan(wide), 0.0, np.clip(wide, float(limits.min), float(limits.max)))
-    out = inside.astype(dtype)
-    # float64 cannot hold the largest 64-bit integers; what rounds up to 2^63 is past the limit.
-    return np.where(inside >= float(limits.max), dtype.type(limits.max), out)
+class _Call:
+    """The results of an instruction, as Triton's own builder hands them out."""
+
+    def __init__(self, results: list[Any]) -> None:
+        self._results = results
+
+    def get_result(self, index: int) -> Any:
+        return self._results[index]
 
 
 def _comparison(op: Callable[[Array, Array], Array], unordered: bool) -> Callable[..., Any]:

@@ -115,7 +115,8 @@ def _float8e4b15_values() -> Array:
     normal = np.ldexp(1 + mantissa / 8, exponent - 15)
     subnormal = np.ldexp(mantissa / 8, -14)
     magnitude = np.where(exponent == 0, subnormal, normal)
-    return np.where(bits >> 7, -magnitude, magnitude).astype(np.float32)
+    values: Array = np.where(bits >> 7, -magnitude, magnitude).astype(np.float32)
+    return values
 
 
 def _to_float8(values: Array, scalar: Any) -> Array:
@@ -133,3 +134,17 @@ def _to_float8(values: Array, scalar: Any) -> Array:
     tensor = torch.from_numpy(np.ascontiguousarray(values)).clamp(-largest, largest)
     encoded: Array = tensor.to(target).view(torch.uint8).numpy()
     return encoded
+
+
+def saturated(values: Array, dtype: np.dtype[Any]) -> Array:
+    """Convert floats to integers as ``cvt.rzi`` does: NaN gives 0, what is too large the limit."""
+    limits = np.iinfo(dtype)
+    wide = values.astype(np.float64, copy=False)
+    inside: Array = np.where(
+        np.isnan(wide), 0.0, np.clip(wide, float(limits.min), float(limits.max))
+    )
+    with np.errstate(invalid="ignore"):  # the limit itself, put right below
+        out = inside.astype(dtype)
+    # float64 cannot hold the largest 64-bit integers; what rounds up to 2^63 is past the limit.
+    limited: Array = np.where(inside >= float(limits.max), dtype.type(limits.max), out)
+    return limited

@@ -408,7 +408,9 @@ at::Generator default_generator_for_python() {
 // Composite operators that ask a table of kernels by device; the table has no entry for CUDA in a
 // CPU build, so the whole operator goes to the CPU.
 constexpr const char* kWholeOnHost[] = {
-    "aten::copy_", "aten::_copy_from", "aten::convolution_backward"};
+    "aten::copy_", "aten::_copy_from", "aten::convolution_backward",
+    // Composite where no backend has a kernel, and a CUDA build has: these stay whole in graphs.
+    "aten::silu_backward", "aten::mish_backward"};
 
 void shadow_existing_kernels(std::vector<c10::RegistrationHandleRAII>& keep) {
   // A CUDA build has kernels of its own; without a GPU none of them can run.

@@ -1,0 +1,105 @@
+"""Tests that need the virtual device run in a process of their own.
+
+The device has to be loaded before torch is imported, and the rest of the suite runs on a plain CPU
+in this process.  A file ``on_device_*.py`` is not collected by pytest's own rules: each of its test
+functions becomes an item here, and the first of them to run starts one process for the whole file.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Generator, Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+PLUGIN = "tests.unit.virtual.loaded"
+
+
+RESULTS = pytest.StashKey[dict[Path, dict[str, list[tuple[str, str]]]]]()
+FILES = pytest.StashKey[list[Path]]()
+
+
+class DeviceFile(pytest.File):
+    """One ``on_device_*.py``."""
+
+    def collect(self) -> Iterator[pytest.Item]:
+        self.config.stash.setdefault(FILES, []).append(self.path)
+        for node in ast.parse(self.path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+                yield DeviceItem.from_parent(self, name=node.name)
+
+    def results(self) -> dict[str, list[tuple[str, str]]]:
+        """Outcome and failure text of each test function, one of each parameter set."""
+        known = self.config.stash.setdefault(RESULTS, {})
+        if self.path not in known:
+            alone = "PYTEST_XDIST_WORKER" in os.environ
+            known.update(_run([self.path] if alone else self.config.stash[FILES]))
+        return known.get(self.path, {})
+
+
+class DeviceItem(pytest.Item):
+    def runtest(self) -> None:
+        assert isinstance(self.parent, DeviceFile)
+        outcomes = self.parent.results().get(self.name, [])
+        if not outcomes:
+            pytest.fail("the test did not run in the device's process", pytrace=False)
+        for outcome, text in outcomes:
+            if outcome == "failed":
+                pytest.fail(text, pytrace=False)
+        if all(outcome == "skipped" for outcome, _ in outcomes):
+            pytest.skip(outcomes[0][1])
+
+    def reportinfo(self) -> tuple[Path, int | None, str]:
+        return self.path, None, self.name
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file(
+    file_path: Path, parent: pytest.Collector
+) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+    collected = yield
+    ours = file_path.name.startswith("on_device_") and file_path.suffix == ".py"
+    if ours and PLUGIN not in sys.modules:
+        # In place of pytest's own, which takes any file that is named on the command line.
+        return [DeviceFile.from_parent(parent, path=file_path)]
+    return collected
+
+
+def _run(paths: list[Path]) -> dict[Path, dict[str, list[tuple[str, str]]]]:
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "results.json"
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
+            "FXREGION_TEST_RESULTS": str(report),
+        }
+        # No xdist worker of this run: the process is a run of its own.
+        for name in [n for n in environment if n.startswith(("PYTEST_XDIST", "PYTEST_CURRENT"))]:
+            del environment[name]
+        done = subprocess.run(
+            [
+                *(sys.executable, "-m", "pytest", "-p", PLUGIN, "-p", "no:cacheprovider", "-q"),
+                *("-c", os.devnull, f"--rootdir={ROOT}", "-o", "python_files=on_device_*.py"),
+                *("-W", "ignore", *map(str, paths)),
+            ],
+            cwd=ROOT,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if not report.exists():
+            text = f"the device's process ended with {done.returncode}:\n{done.stdout}{done.stderr}"
+            pytest.fail(text, pytrace=False)
+        rows = json.loads(report.read_text(encoding="utf-8"))
+    results: dict[Path, dict[str, list[tuple[str, str]]]] = {path: {} for path in paths}
+    for file, name, outcome, text in rows:
+        results[ROOT / file].setdefault(name, []).append((outcome, text))
+    return results
