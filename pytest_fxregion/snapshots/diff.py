@@ -136,6 +136,7 @@ def _compare_stages(label: str, old: _Stage, new: _Stage) -> Iterator[Change]:
     result = compare_graphs(label, flat[0].graph, flat[1].graph)
     saved = list(_compare_saved(label, old.saved, new.saved, _outer_names(result.names, *flat)))
     about_saved = {change.subject for change in saved}
+    about_saved |= {result.names.get(name, name) for name in about_saved}
     for change in result.changes:
         # A value that is saved is an output of the forward graph; once is enough.
         if change.kind != "outputs" or change.subject not in about_saved:

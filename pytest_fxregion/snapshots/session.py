@@ -240,8 +240,6 @@ def note_report(item: pytest.Item, report: pytest.TestReport) -> None:
         record = _record(item, books)
     except SnapshotError:  # a test outside the root folder has no snapshots
         return
-    if report.when == "setup":
-        record.start()
     if report.outcome != "passed" or hasattr(report, "wasxfail"):
         record.sound = False
     if report.when != "teardown":
@@ -370,6 +368,9 @@ def _record(item: pytest.Item, books: Books) -> TestRecord:
             settings=settings,
         )
         item.stash[RECORD] = books.records[item.nodeid] = record
+    elif record.finished:  # a plugin runs the test once more
+        record.start()
+        books.discarded = [(path, test) for path, test in books.discarded if test != item.nodeid]
     return record
 
 

@@ -70,6 +70,14 @@ def _arrow(what: str = "") -> Callable[[list[Change]], list[str]]:
     return say
 
 
+def _tags(changes: list[Change]) -> list[str]:
+    lines = []
+    for (before, after), subjects in _grouped(changes).items():
+        key, _, was = before.partition(": ")
+        lines.append(f"{_names(subjects)} in {_IN}: {key} {was} → {after.partition(': ')[2]}")
+    return lines
+
+
 def _added_or_removed(changes: list[Change]) -> list[str]:
     what = "added to" if changes[0].kind == "added" else "removed from"
     return [
@@ -146,19 +154,20 @@ def _saved(changes: list[Change]) -> list[str]:
             total = sum(delta for delta, _ in found)
             word, sign = ("more", "+") if more else ("less", "")
             lines.append(
-                f"{_more_or_less(len(found))} {word} {_are(len(found))} saved for backward in "
+                f"{_more_or_less(len(found))} {word} {_are(len(found))} saved for backward by "
                 f"{_IN}: {sign}{size(total)} ({_names(change.subject for _, change in found)})"
             )
     for _, _, change in sizes:
         if change.before and change.after:
             before, after = (text.partition(" ") for text in (change.before, change.after))
             lines.append(
-                f"{_name(change.subject)} is saved for backward in {_IN} as {after[2]}, "
+                f"{_name(change.subject)} is saved for backward by {_IN} as {after[2]}, "
                 f"{size(int(after[0]))}; was {before[2]}, {size(int(before[0]))}"
             )
     total = sum(after - before for before, after, _ in sizes)
     if len(lines) > 1:
-        lines.append(f"in all {'+' if total >= 0 else ''}{size(total)} saved for backward in {_IN}")
+        change_in_all = f"{'+' if total > 0 else ''}{size(total)}" if total else "as many bytes"
+        lines.append(f"in all {change_in_all} saved for backward by {_IN}")
     return lines
 
 
@@ -224,7 +233,7 @@ _WORDING: tuple[tuple[tuple[str, ...], Callable[[list[Change]], list[str]]], ...
     (("arguments",), _arrow("arguments")),
     (("inputs",), _arrow("inputs")),
     (("outputs",), _outputs),
-    (("ac_graph_id", "tag"), _arrow()),
+    (("ac_graph_id", "tag"), _tags),
     (("moved",), _count("{nodes} in {stages} in another order: {names}")),
     (("renamed",), _arrow("name")),
     (("source",), _count("{nodes} in {stages} from other source lines: {names}")),

@@ -190,6 +190,48 @@ def test_a_run_that_was_cut_off_loses_nothing(stopped: Project, how: str, xdist:
     assert all(name.endswith("@cpu") for name in files)  # nothing half written is left
 
 
+def test_a_comparison_in_a_fixture_counts(project: Project, xdist: bool) -> None:
+    project.write(
+        "tests/test_fixture.py",
+        "import pytest\nfrom values import doc\n\n"
+        "@pytest.fixture\n"
+        "def compared(fxregion_snapshot):\n"
+        '    assert doc("before") == fxregion_snapshot(name="before")\n'
+        "    yield\n"
+        '    assert doc("after") == fxregion_snapshot(name="after")\n\n'
+        "def test_fixture(compared):\n    pass\n",
+    )
+    assert project.update(xdist=xdist).status == 0
+    written = {
+        "test_fixture/test_fixture-before@cpu": "before 1",
+        "test_fixture/test_fixture-after@cpu": "after 1",
+    }
+    assert project.files() == written
+    assert (project.update(xdist=xdist).status, project.files()) == (0, written)
+
+
+def test_a_test_that_passes_when_it_is_run_again_is_written(project: Project, xdist: bool) -> None:
+    project.write(
+        "conftest.py",
+        "from _pytest.runner import runtestprotocol\n\n"
+        "def pytest_runtest_protocol(item, nextitem):\n"
+        "    runtestprotocol(item, log=False, nextitem=None)\n"
+        "    runtestprotocol(item, nextitem=nextitem)\n"
+        "    return True\n",
+    )
+    project.write(
+        "tests/test_flaky.py",
+        "from values import doc\n\nATTEMPTS = []\n\n"
+        "def test_flaky(fxregion_snapshot):\n"
+        "    ATTEMPTS.append(1)\n"
+        '    assert doc(f"attempt {len(ATTEMPTS)}") == fxregion_snapshot\n'
+        "    assert len(ATTEMPTS) == 2\n",
+    )
+    run = project.update(xdist=xdist)
+    assert (run.status, project.files()) == (0, {"test_flaky/test_flaky@cpu": "attempt 2 1"})
+    assert "not written" not in run.output
+
+
 def test_two_runs_at_once_leave_whole_files(project: Project) -> None:
     project.write(
         "tests/test_many.py",

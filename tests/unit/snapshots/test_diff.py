@@ -101,7 +101,7 @@ def test_equal_documents_have_nothing_to_say() -> None:
         ),
         pytest.param(
             {"joint": (("        cos:", "        # stage: 'mlp'\n        cos:"),)},
-            ["`cos` in joint: stage: none → stage: 'mlp'"],
+            ["`cos` in joint: stage none → 'mlp'"],
             id="other annotation",
         ),
         pytest.param(
@@ -121,12 +121,12 @@ def test_equal_documents_have_nothing_to_say() -> None:
         ),
         pytest.param(
             {"forward: saved for backward": (("add:", 'cos: "f32[2048][1]cuda:0"  8192 B\nadd:'),)},
-            ["1 node more is saved for backward in forward: +8.0 KiB (`cos`)"],
+            ["1 node more is saved for backward by forward: +8.0 KiB (`cos`)"],
             id="saved",
         ),
         pytest.param(
             {"forward: saved for backward": (('sin: "f32[10][1]cuda:0"  40 B\n', ""),)},
-            ["1 node less is saved for backward in forward: -40 B (`sin`)"],
+            ["1 node less is saved for backward by forward: -40 B (`sin`)"],
             id="no longer saved",
         ),
         pytest.param(
