@@ -229,7 +229,7 @@ def test_random_numbers_are_tritons_own_philox() -> None:
 
     compiled = torch.compile(lambda x: torch.rand_like(x))
     out, (code,) = run_and_get_code(compiled, torch.ones(64, device="cuda"))
-    assert "tl.rand(" in code
+    assert "tl.rand(" in code or "triton_helpers.rand" in code
     assert out.min() >= 0
     assert out.max() < 1
     assert 0.3 < out.mean() < 0.7
