@@ -116,10 +116,11 @@ def pytest_terminal_summary(
     """Show a row for each run, what was not run for want of a GPU, and what became of snapshots."""
     if not active(config):
         return
+    from pytest_fxregion.report import candidates
     from pytest_fxregion.report.terminal import write_summary
     from pytest_fxregion.snapshots.session import summary_lines
 
-    write_summary(terminalreporter, summary_lines(config))
+    write_summary(terminalreporter, [*summary_lines(config), *candidates.summary_lines(config)])
 
 
 @pytest.hookimpl(trylast=True)

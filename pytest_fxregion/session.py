@@ -84,6 +84,7 @@ def configure(config: pytest.Config) -> None:
     current = of(config)
     if current.device is None:
         return
+    from pytest_fxregion.report import candidates
     from pytest_fxregion.snapshots import session as snapshots
 
     with _usage_errors():
@@ -98,6 +99,7 @@ def configure(config: pytest.Config) -> None:
             artifacts=current.options.artifacts,
             command_options=current.options.command,
         )
+    candidates.configure(config, torch_version=torch_version.installed())
 
 
 def of(config: pytest.Config) -> Session:
@@ -210,6 +212,7 @@ def harness(request: pytest.FixtureRequest) -> Iterator[FxRegion]:
             snapshot=_snapshot_check(snapshot_assertion(request)),
             dynamic=settings.dynamic,
             tolerance=settings.tolerance,
+            strict=current.options.strict,
             machine_code=current.options.compile_kernels,
         )
         request.node.stash[_HARNESS] = made

@@ -1,0 +1,33 @@
+"""``python -m pytest_fxregion review|compare``; imports no torch."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from pytest_fxregion.errors import FxRegionError
+from pytest_fxregion.review import command, page
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit status; 2 for one that could not be run."""
+    parser = argparse.ArgumentParser(prog="python -m pytest_fxregion", description=__doc__)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    command.add_parser(commands)
+    page.add_parser(commands)
+    chosen = parser.parse_args(arguments)
+    try:
+        status = chosen.run(chosen)
+    except FxRegionError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:  # `| head` has read enough
+        sys.stderr.close()
+        return 2
+    assert isinstance(status, int)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())
