@@ -31,6 +31,10 @@ class RegionError(FxRegionError):
     """A region that could not be compiled, or could not be put back into its graph."""
 
 
+class FxRegionWarning(UserWarning):
+    """Something that is probably not what was meant; an error with ``--fxregion-strict``."""
+
+
 class SnapshotError(FxRegionError):
     """A snapshot file that cannot be read, or must not be written."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,12 +20,15 @@ import torch
 from pytest_fxregion._torch import patched_inductor_config, reset_compiler
 from pytest_fxregion.backend import RegionalBackend
 from pytest_fxregion.capture.observer import Capture
+from pytest_fxregion.capture.record import Compilation
+from pytest_fxregion.checks.annotations import AnnotatedLines, describe, lost_lines
 from pytest_fxregion.checks.gradient_accumulation import (
     Accumulation,
     EagerAccumulations,
     unfolded_checkpoints,
 )
 from pytest_fxregion.device import Device
+from pytest_fxregion.errors import CheckError, FxRegionWarning
 from pytest_fxregion.execution import Call, PrecisionWatch, Results, execute, widened
 from pytest_fxregion.kernels.machine_code import compile_kernels
 from pytest_fxregion.run import RegionRun, SnapshotCheck, Tracked
@@ -49,6 +53,7 @@ class FxRegion:
         dynamic: bool | None = None,
         tolerance: tuple[float, float] | None = None,
         machine_code: bool = False,
+        strict: bool = False,
     ) -> None:
         self.device = torch.device(device.torch_device)
         self.runs: list[RegionRun] = []
@@ -62,6 +67,7 @@ class FxRegion:
         self._dynamic = dynamic
         self._tolerance = tolerance
         self._machine_code = machine_code
+        self._strict = strict
 
     def __call__(
         self,
@@ -86,7 +92,8 @@ class FxRegion:
         if isinstance(grad_outputs, torch.Tensor):
             grad_outputs = (grad_outputs,)
         call = Call(function, args, kwargs)
-        eager, expected = self._run_eager(call, backward, grad_outputs)
+        annotated = AnnotatedLines()
+        eager, expected = self._run_eager(call, backward, grad_outputs, annotated)
         cotangents = eager.cotangents or None
         reference, precision = self._run_in_float64(call, backward, cotangents, eager)
         capture = Capture(self._root, self._provenance)
@@ -122,6 +129,7 @@ class FxRegion:
             machine_code=compile_kernels(compilation.kernels) if self._machine_code else (),
         )
         self.runs.append(run)
+        self._report_lost_annotations(annotated, compilation)
         return run
 
     @contextmanager
@@ -167,11 +175,16 @@ class FxRegion:
         return tensor.to(self.device).requires_grad_(requires_grad)
 
     def _run_eager(
-        self, call: Call, backward: bool, grad_outputs: Sequence[torch.Tensor] | None
+        self,
+        call: Call,
+        backward: bool,
+        grad_outputs: Sequence[torch.Tensor] | None,
+        annotated: AnnotatedLines,
     ) -> tuple[Results, tuple[Accumulation, ...]]:
         watched = EagerAccumulations(self._root)
         # Anomaly mode keeps for every autograd node the line of the forward that made it.
-        with torch.autograd.set_detect_anomaly(True, check_nan=False), unfolded_checkpoints():
+        lines = torch.autograd.set_detect_anomaly(True, check_nan=False)
+        with lines, unfolded_checkpoints(), annotated:
             eager = execute(
                 call,
                 seed=self.seed,
@@ -180,6 +193,16 @@ class FxRegion:
                 before_backward=watched.watch_call,
             )
         return eager, watched.found()
+
+    def _report_lost_annotations(self, annotated: AnnotatedLines, compilation: Compilation) -> None:
+        graphs = len(compilation.graphs)
+        lost = lost_lines(annotated, compilation.regions, graphs)
+        if not lost:
+            return
+        text = f"{self._test}: {describe(lost, self._root, graphs)}"
+        if self._strict:
+            raise CheckError(text)
+        warnings.warn(text, FxRegionWarning, stacklevel=3)
 
     def _run_in_float64(
         self,

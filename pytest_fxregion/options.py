@@ -28,7 +28,8 @@ class Options:
 
     ``stages`` are the parts of a compilation that snapshots hold; ``record`` names the variant that
     new values are recorded for; ``artifacts`` is where failing runs leave new values;
-    ``command`` repeats the options of this run in a command; ``show`` prints graphs and
+    ``command`` repeats the options of this run in a command; ``strict`` makes
+    our warnings errors; ``show`` prints graphs and
     numbers; ``compile_kernels`` compiles Triton kernels to machine code.
     """
 
@@ -39,6 +40,7 @@ class Options:
     record: str | None
     gpu_required: bool
     allow_ci_update: bool
+    strict: bool
     show: bool
     compile_kernels: bool
     snapshot_dir: Path
@@ -88,6 +90,7 @@ _OPTIONS = (
         "MODE",
         ("skip", "required"),
     ),
+    _Option("fxregion_strict", "fail where annotated code is in no compiled region", "false"),
     _Option("fxregion_show", "print the graphs and the checked numbers of every run", "false"),
     _Option(
         "fxregion_compile_kernels",
@@ -138,6 +141,7 @@ def read_options(config: pytest.Config, command_line: argparse.Namespace) -> Opt
         record=value["fxregion_record"] or None,
         gpu_required=value["fxregion_gpu"] == "required",
         allow_ci_update=_switch("fxregion_allow_ci_update", value["fxregion_allow_ci_update"]),
+        strict=_switch("fxregion_strict", value["fxregion_strict"]),
         show=_switch("fxregion_show", value["fxregion_show"]),
         compile_kernels=_switch("fxregion_compile_kernels", value["fxregion_compile_kernels"]),
         snapshot_dir=root / value["fxregion_snapshot_dir"],

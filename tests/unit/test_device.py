@@ -28,6 +28,7 @@ OPTIONS = Options(
     record=None,
     gpu_required=False,
     allow_ci_update=False,
+    strict=False,
     show=False,
     compile_kernels=False,
     snapshot_dir=Path("snapshots"),
