@@ -25,11 +25,14 @@ from pytest_fxregion.checks.annotations import AnnotatedLines, describe, lost_li
 from pytest_fxregion.checks.gradient_accumulation import (
     Accumulation,
     EagerAccumulations,
+    uncached_autocast,
     unfolded_checkpoints,
 )
 from pytest_fxregion.device import Device
+from pytest_fxregion.device.virtual.launches import recorded
 from pytest_fxregion.errors import CheckError, FxRegionWarning
 from pytest_fxregion.execution import Call, PrecisionWatch, Results, execute, widened
+from pytest_fxregion.kernels.execution import execution_record
 from pytest_fxregion.kernels.machine_code import compile_kernels
 from pytest_fxregion.run import RegionRun, SnapshotCheck, Tracked
 
@@ -56,6 +59,7 @@ class FxRegion:
         strict: bool = False,
     ) -> None:
         self.device = torch.device(device.torch_device)
+        self._device = device
         self.runs: list[RegionRun] = []
         self.seed = int.from_bytes(hashlib.sha256(test.encode()).digest()[:4], "big")
         self._generator = torch.Generator().manual_seed(self.seed)
@@ -112,6 +116,7 @@ class FxRegion:
                 before_backward=between_graphs.watch_call,
             )
         compilation = capture.result()
+        machine_code = compile_kernels(compilation.kernels) if self._machine_code else ()
         run = RegionRun(
             test=self._test,
             name=name,
@@ -126,7 +131,8 @@ class FxRegion:
             seconds=perf_counter() - start,
             snapshot=self._snapshot,
             tolerance=self._tolerance,
-            machine_code=compile_kernels(compilation.kernels) if self._machine_code else (),
+            machine_code=machine_code,
+            execution=execution_record(self._device, compilation, launches, machine_code),
         )
         self.runs.append(run)
         self._report_lost_annotations(annotated, compilation)
@@ -184,7 +190,7 @@ class FxRegion:
         watched = EagerAccumulations(self._root)
         # Anomaly mode keeps for every autograd node the line of the forward that made it.
         lines = torch.autograd.set_detect_anomaly(True, check_nan=False)
-        with lines, unfolded_checkpoints(), annotated:
+        with lines, unfolded_checkpoints(), uncached_autocast(), annotated:
             eager = execute(
                 call,
                 seed=self.seed,

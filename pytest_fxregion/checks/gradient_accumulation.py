@@ -124,6 +124,21 @@ def unfolded_checkpoints() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def uncached_autocast() -> Iterator[None]:
+    """While active, autocast casts a parameter anew for each use, as a traced graph does.
+
+    With its cache both uses share one cast, and their gradients are summed in low precision before
+    they are cast back: other sums than those of the compiled call.
+    """
+    before = torch.is_autocast_cache_enabled()
+    torch.set_autocast_cache_enabled(False)
+    try:
+        yield
+    finally:
+        torch.set_autocast_cache_enabled(before)
+
+
 def disagreements(
     eager: Sequence[Accumulation],
     between_graphs: Sequence[Accumulation],

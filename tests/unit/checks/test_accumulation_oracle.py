@@ -228,9 +228,21 @@ def with_in_place_writing(x: Tensor) -> Tensor:
     return h.sin() + h.cos()
 
 
+def with_autocast(x: Tensor) -> Tensor:
+    with torch.autocast("cpu", torch.bfloat16):
+        result: Tensor = (x @ x).sin() @ x
+    return result
+
+
 @pytest.mark.parametrize(
     "function",
-    [with_reentrant_checkpoint, with_a_nested_region, with_a_branch, with_in_place_writing],
+    [
+        with_reentrant_checkpoint,
+        with_a_nested_region,
+        with_a_branch,
+        with_in_place_writing,
+        with_autocast,
+    ],
 )
 def test_what_eager_hides_or_orders_otherwise_agrees(function: Callable[..., Any]) -> None:
     run = run_of(function, leaf(3, 3))
