@@ -11,10 +11,11 @@ from __future__ import annotations
 
 # --- capture: how torch traces a joint graph ---
 import functools
+import threading
 import types
 import typing
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any
 
 import torch
@@ -154,7 +155,7 @@ def schema_of(operator: OpOverload) -> Any:
 
 
 def codegen_of(graph: fx.Graph) -> CodeGen:
-    """Return what writes a graph's Python code, and so decides how it is called."""
+    """Return what writes a graph's signature and return, and so decides how it is called."""
     return graph._codegen
 
 
@@ -194,14 +195,14 @@ def _plain_types(annotation: object) -> tuple[type, ...]:
         return (type(None),)
     if annotation is float:
         return (float, int)
-    return (annotation,) if annotation in (bool, int, str) else ()  # type: ignore[return-value]
+    return (annotation,) if annotation in (bool, int, str) else ()
 
 
 def patched_inductor_config(changes: dict[str, object]) -> AbstractContextManager[None]:
     """A scope in which Inductor's configuration has the changes."""
     from torch._inductor import config
 
-    return config.patch(changes)
+    return config.patch(changes)  # type: ignore[no-any-return]
 
 
 def without_second_remat() -> AbstractContextManager[None]:
@@ -259,11 +260,6 @@ def without_dispatch_modes() -> AbstractContextManager[object]:
     from torch.utils._python_dispatch import _disable_current_modes
 
     return _disable_current_modes()
-
-
-def codegen_of(graph: fx.Graph) -> CodeGen:
-    """Return what spells a graph's signature and return: ``Graph._codegen``, 2.11 to 2.15."""
-    return graph._codegen
 
 
 def shard_order_of(tensor: Any) -> dict[int, tuple[int, ...]]:
@@ -441,3 +437,26 @@ def kernels_awaited_later() -> Iterator[list[Callable[[], None]]]:
         yield waiting
     finally:
         AsyncCompile.wait = wait_now  # type: ignore[method-assign]
+
+
+@functools.cache
+def prepare_cpu_compiler() -> None:
+    """Find out which vector instructions there are while Inductor is being imported.
+
+    Each takes seconds, once a process; torch does the one, which waits for other processes, after
+    the other.  What is found stays in torch's own cache.
+    """
+    # Imported here, so that the two threads do not meet in the import of a module.
+    from torch._inductor import codecache, cpp_builder, cpu_vec_isa
+
+    del codecache, cpp_builder
+
+    def ask() -> None:
+        with suppress(Exception):  # whatever it is, the compile itself will meet and report it
+            cpu_vec_isa.pick_vec_isa()
+
+    asking = threading.Thread(target=ask, name="fxregion-vector-instructions", daemon=True)
+    asking.start()
+    import torch._inductor.compile_fx
+
+    asking.join()

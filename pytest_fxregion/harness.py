@@ -106,6 +106,7 @@ class FxRegion:
             only_torchs_own_trace(),
             compiler_reset(),
             patched_inductor_config({"fallback_random": True}),
+            recorded() as launches,
         ):
             regional = execute(
                 call,

@@ -120,7 +120,11 @@ def pytest_terminal_summary(
     from pytest_fxregion.report.terminal import write_summary
     from pytest_fxregion.snapshots.session import summary_lines
 
-    write_summary(terminalreporter, [*summary_lines(config), *candidates.summary_lines(config)])
+    device = fxregion_session.of(config).device
+    assert device is not None
+    write_summary(
+        terminalreporter, device.label, [*summary_lines(config), *candidates.summary_lines(config)]
+    )
 
 
 @pytest.hookimpl(trylast=True)

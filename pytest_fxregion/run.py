@@ -16,6 +16,7 @@ from pytest_fxregion.checks import numerics
 from pytest_fxregion.checks.gradient_accumulation import Accumulation, disagreements
 from pytest_fxregion.errors import CheckError, FxRegionError
 from pytest_fxregion.execution import Results
+from pytest_fxregion.kernels.execution import ExecutionRecord
 from pytest_fxregion.kernels.machine_code import MachineCode
 from pytest_fxregion.kernels.source import Kernel
 from pytest_fxregion.regional import Region
@@ -43,6 +44,7 @@ class RegionRun:
     ``outputs`` and ``gradients`` (by the name of argument or parameter) are the regional run's.
     ``graphs`` has one entry for each graph that dynamo made, ``regions`` every compiled region.
     ``joint``, ``forward``, ``backward`` and ``inference`` are there where there is one graph.
+    ``execution`` says what was traced, lowered, compiled, interpreted, run and assumed.
     ``machine_code`` has what each Triton kernel is compiled to, where that was asked for.
     """
 
@@ -59,7 +61,8 @@ class RegionRun:
     seconds: float
     snapshot: SnapshotCheck
     tolerance: tuple[float, float] | None
-    machine_code: tuple[MachineCode, ...] = ()
+    machine_code: tuple[MachineCode, ...]
+    execution: ExecutionRecord
     differences: tuple[numerics.Difference, ...] = field(default=(), init=False)
 
     @property
@@ -197,6 +200,7 @@ class RegionRun:
         parts = [*graphs, "---- numbers ----", *numbers]
         if self.machine_code:
             parts += ["\n---- machine code ----", *(f"  {code}" for code in self.machine_code)]
+        parts += ["\n---- what was done where ----", *(f"  {x}" for x in self.execution.lines())]
         if self.tracked.eager:
             parts += ["\n---- sums of gradients, in eager ----", *sums]
         return "\n".join(parts)
@@ -211,6 +215,7 @@ class RegionRun:
         worst = self.worst
         return {
             "name": self.name,
+            "device": self.execution.traced,
             "graphs": len(graphs),
             "regions_forward": regions("forward", "inference"),
             "regions_backward": regions("backward"),

@@ -145,6 +145,19 @@ class Compilation:
             }.values()
         )
 
+    @property
+    def operators(self) -> tuple[str, ...]:
+        """Operators that compiled regions call beside their kernels, each once."""
+        return tuple(
+            dict.fromkeys(
+                operator
+                for graph in self.graphs
+                for record in graph.stages()
+                for program in record.programs.values()
+                for operator in program.operators
+            )
+        )
+
     def document(self, stages: Sequence[str], provenance: str) -> Document:
         """Return the snapshot's document: the stages asked for, in pipeline order."""
         several = len(self.graphs) > 1

@@ -16,10 +16,11 @@ from pytest_fxregion.session import PROPERTY, SHOWN
 _COLUMNS = ("test", "regions fw/bw", "nodes", "saved", "grad acc", "worst error", "time")
 
 
-def write_summary(reporter: pytest.TerminalReporter, notes: Iterable[str]) -> None:
+def write_summary(reporter: pytest.TerminalReporter, device: str, notes: Iterable[str]) -> None:
     """Write the section of this plugin; nothing where there is nothing to say.
 
-    ``notes`` are lines about snapshots: written, unused, orphaned.
+    ``device`` is what the tests ran on; ``notes`` are lines about snapshots: written, unused,
+    orphaned.
     """
     reports = [
         report
@@ -38,7 +39,7 @@ def write_summary(reporter: pytest.TerminalReporter, notes: Iterable[str]) -> No
     missing = not_run_for_want_of_a_gpu(reports)
     lines = [*summary_table(reports), *spilling(reports), *([missing] if missing else []), *notes]
     if lines:
-        reporter.section("fxregion", sep="-")
+        reporter.section(f"fxregion on {device}", sep="-")
         for line in lines:
             reporter.write_line(line)
 

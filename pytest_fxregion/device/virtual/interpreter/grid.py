@@ -24,7 +24,7 @@ from triton.runtime import interpreter
 from triton.runtime.errors import InterpreterError
 from triton.runtime.jit import _normalize_ty
 
-from pytest_fxregion.device.virtual import _replaced
+from pytest_fxregion.device.virtual import _replaced, launches
 from pytest_fxregion.device.virtual.interpreter import reduction
 from pytest_fxregion.device.virtual.interpreter.builder import (
     Diverged,
@@ -73,7 +73,10 @@ class GridExecutor:
             }
             grid = self.grid(bound) if callable(self.grid) else self.grid
             grid = grid if isinstance(grid, tuple | list) else (grid,)
-            self._run(arguments, (*(int(n) for n in grid), 1, 1)[:3])
+            size = (*(int(n) for n in grid), 1, 1)[:3]
+            constants = {name: bound[name] for name in self.constexprs if name in bound}
+            launches.note(self.fn.__name__, constants, size)
+            self._run(arguments, size)
 
     def _run(self, arguments: dict[str, Any], grid: tuple[int, ...]) -> None:
         builder: GridBuilder = interpreter.interpreter_builder
