@@ -257,6 +257,13 @@ def named_leaves(call: Call) -> dict[int, str]:
 class PrecisionWatch(DispatchMode):
     """Notes the lowest floating-point precision that any operation reads or gives."""
 
+    supports_higher_order_operators = True  # cond, scan…: they come by like any other operation
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """Let torch.compile work while the mode is active: eager's ``cond`` is built on it."""
+        return True
+
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.lowest: torch.dtype | None = None

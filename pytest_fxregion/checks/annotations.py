@@ -36,6 +36,13 @@ _TORCH = str(Path(torch.__file__).parent)
 class AnnotatedLines(DispatchMode):
     """Notes, while eager runs, which lines ran operations under a region's annotation."""
 
+    supports_higher_order_operators = True  # cond, scan…: they come by like any other operation
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """Let torch.compile work while the mode is active: eager's ``cond`` is built on it."""
+        return True
+
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         # By function: a block of one function is one block, as far as can be seen from here.

@@ -452,3 +452,16 @@ def test_the_lowest_precision_is_seen_wherever_it_is_used() -> None:
     with PrecisionWatch() as watch:
         torch.ones(2, dtype=torch.float64) * 2.5 + torch.arange(2)
     assert watch.lowest == torch.float64
+
+
+def test_higher_order_operators_are_watched_like_any_other() -> None:
+    def function(x: Tensor) -> Tensor:
+        def one(t: Tensor) -> Tensor:
+            return t.sin()
+
+        chosen: Tensor = torch.cond(x.sum() > 0, one, one, (x,))
+        return chosen
+
+    with PrecisionWatch() as watch:
+        function(torch.ones(2, dtype=torch.float64))
+    assert watch.lowest == torch.float64
