@@ -155,7 +155,7 @@ def schema_of(operator: OpOverload) -> Any:
 
 
 def codegen_of(graph: fx.Graph) -> CodeGen:
-    """Return what writes a graph's signature and return, and so decides how it is called."""
+    """Return what writes a graph's Python code, and so decides how it is called."""
     return graph._codegen
 
 

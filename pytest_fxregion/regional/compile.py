@@ -16,6 +16,7 @@ from pytest_fxregion._torch import (
     generated_call,
     kernels_awaited_later,
     patched_inductor_config,
+    prepare_cpu_compiler,
     standalone_compile,
     storage_key,
     tracing_with,
@@ -91,6 +92,7 @@ class PieceCompiler:
             without_second_remat(),
         ):
             if _is_on_cpu(body):
+                prepare_cpu_compiler()
                 with kernels_awaited_later() as waiting:
                     call = standalone_compile(body, operands)
                 self._unready += [(key, about, wait) for wait in waiting]
