@@ -208,7 +208,7 @@ def failing(project: Project, recording: Finished) -> Finished:
 
 def rows(done: Finished) -> dict[str, list[str]]:
     """Return the columns of the summary's rows by test."""
-    start = next(i for i, line in enumerate(done.lines) if "-- fxregion --" in line)
+    start = next(i for i, line in enumerate(done.lines) if "-- fxregion on " in line)
     header = done.lines[start + 1]
     assert header.split("  ")[0] == "test"
     found = {}
