@@ -23,6 +23,7 @@ _TYPE = re.compile(
 )
 
 NONE = "none"
+_LONGEST_CHAIN = 200  # nodes in a row that are gone or new, of which one looks for the sources
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,7 @@ def _boundary(name: str, lone: Mapping[str, Sequence[str]]) -> set[str]:
     found: set[str] = set()
     seen = {name}
     todo = [name]
-    while todo:
+    while todo and len(seen) < _LONGEST_CHAIN:
         for value in lone.get(todo.pop(), ()):
             if value not in lone:
                 found.add(value)

@@ -20,7 +20,7 @@ from pytest_fxregion.snapshots.lines import changed_blocks
 _NUMBER = re.compile(r"_?\d+(?=_|$)")
 _NEAREST_STEPS = 3  # nodes that are gone or new are looked through, but not many in a row
 _UNLIKE = 0.3  # share of edges in common below which a pair is only kept for want of a better one
-_MOST_ROUNDS = 30
+_MOST_ROUNDS = 10  # of one kind; graphs that need more are not alike
 _MANY_USERS = 64  # a value used more often than this suggests no partner for its users
 
 
@@ -265,8 +265,10 @@ class _Matcher:
         """Match, in order, what does the same and has something near in common."""
         for label in (_typed, _strict, _loose):
             self.use(label)
-            while self.match_neighbourhoods(0, related=True):
-                self.match_cones()
+            for _ in range(_MOST_ROUNDS):
+                if not self.match_neighbourhoods(0, related=True):
+                    break
+                self.match_cones(rounds=2)
 
     def mend(self) -> None:
         """Give partners to unmatched nodes that are more like them than the kin that has them."""
@@ -318,8 +320,7 @@ class _Matcher:
 
     def match_replaced(self) -> None:
         """Match what is left if it takes the same and gives to the same, whatever it does."""
-        gained = True
-        while gained:
+        for _ in range(_MOST_ROUNDS):
             gained = False
             for i in self.old.unmatched():
                 best = max(
@@ -328,6 +329,8 @@ class _Matcher:
                 if best[0] >= 0.5:
                     self.pair(i, -best[1])
                     gained = True
+            if not gained:
+                return
 
     def _align(
         self, old: Sequence[int], new: Sequence[int], steps: int, related: bool = False

@@ -42,8 +42,13 @@ SOUND = {
 }
 
 
+@pytest.fixture(scope="module", params=[False, True], ids=["serial", "xdist"])
+def xdist(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
+
+
 @pytest.fixture(scope="module")
-def damaged(tmp_path_factory: pytest.TempPathFactory) -> Project:
+def damaged(xdist: bool, tmp_path_factory: pytest.TempPathFactory) -> Project:
     project = Project(tmp_path_factory.mktemp("damage"))
     project.write("pytest.ini", "[pytest]\npythonpath = .\ntestpaths = tests\n")
     tests = [
@@ -59,8 +64,8 @@ def damaged(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 
 @pytest.fixture(scope="module")
-def compared(damaged: Project) -> tuple[dict[str, bytes], Run]:
-    return damaged.bytes(), damaged.run("-rA")
+def compared(damaged: Project, xdist: bool) -> tuple[dict[str, bytes], Run]:
+    return damaged.bytes(), damaged.run("-rA", xdist=xdist)
 
 
 @pytest.mark.parametrize("name", DAMAGED)
@@ -90,9 +95,9 @@ def test_a_conflict_is_shown_as_no_diff(compared: tuple[dict[str, bytes], Run]) 
 
 
 def test_an_update_mends_damage_and_rewrites_nothing_that_is_equal(
-    damaged: Project, compared: tuple[dict[str, bytes], Run]
+    damaged: Project, compared: tuple[dict[str, bytes], Run], xdist: bool
 ) -> None:
-    run = damaged.update()
+    run = damaged.update(xdist=xdist)
     after = damaged.bytes()
     assert run.status == 0
     for name in DAMAGED:

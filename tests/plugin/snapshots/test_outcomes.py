@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 from project import Project, Run
 
@@ -232,7 +230,7 @@ def test_a_test_that_passes_when_it_is_run_again_is_written(project: Project, xd
     assert "not written" not in run.output
 
 
-def test_two_runs_at_once_leave_whole_files(project: Project) -> None:
+def test_two_runs_at_once_leave_whole_files(project: Project, xdist: bool) -> None:
     project.write(
         "tests/test_many.py",
         "import pytest\nfrom values import doc\n\n"
@@ -242,7 +240,7 @@ def test_two_runs_at_once_leave_whole_files(project: Project) -> None:
     )
     for number in range(40):
         project.write_snapshot(f"test_many/test_many[{number}]-old@cpu", "unused")
-    runs = [project.start("--snapshot-update", VALUE=value) for value in ("2", "3")]
+    runs = [project.start("--snapshot-update", xdist=xdist, VALUE=value) for value in ("2", "3")]
     for run in runs:
         output, _ = run.communicate(timeout=60)
         assert run.returncode == 0, output
@@ -267,13 +265,13 @@ def two(project: Project) -> Project:
     return project
 
 
-def test_a_full_disk_leaves_the_old_file_and_fails_the_test(two: Project) -> None:
+def test_a_full_disk_leaves_the_old_file_and_fails_the_test(two: Project, xdist: bool) -> None:
     # A limit on the size of files, as far as the test is concerned, is a full disk.
     two.write(
         "conftest.py",
         "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))\n",
     )
-    run = two.update("-p", "no:cacheprovider", VALUE="2")
+    run = two.update("-p", "no:cacheprovider", xdist=xdist, VALUE="2")
 
     assert run.status == 1
     assert "cannot write the snapshots of tests/test_io.py::test_large" in run.output
@@ -295,14 +293,13 @@ def test_a_folder_that_cannot_be_written_fails_the_test(two: Project) -> None:
     assert two.files()["test_file"] == "a file where a folder should be"
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write to every folder")
-def test_a_read_only_folder_fails_the_test(two: Project) -> None:
+def test_a_read_only_folder_fails_the_test(two: Project, xdist: bool) -> None:
     folder = two.snapshots / "test_io"
     folder.chmod(0o555)
     try:
-        run = two.update(VALUE="2")
+        run = two.update(xdist=xdist, VALUE="2")
     finally:
         folder.chmod(0o755)
     assert run.status == 1
     assert "cannot write the snapshots of tests/test_io.py::test_small" in run.output
-    assert two.files()["test_io/test_small@cpu"] == "small 1"
+    assert two.files() == {"test_io/test_large@cpu": "large 1", "test_io/test_small@cpu": "small 1"}
