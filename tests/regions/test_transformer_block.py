@@ -1,4 +1,4 @@
-"""A pre-norm transformer of two layers: attention annotated, the MLP under selective checkpointing."""
+"""A pre-norm transformer of two layers: attention annotated, the MLP selectively checkpointed."""
 
 import functools
 
@@ -47,9 +47,7 @@ class Layer(nn.Module):
     def forward(self, x):
         x = x + self.attention(self.attention_norm(x))
         contexts = functools.partial(create_selective_checkpoint_contexts, save_matmuls)
-        return x + checkpoint(
-            self.mlp, self.mlp_norm(x), use_reentrant=False, context_fn=contexts
-        )
+        return x + checkpoint(self.mlp, self.mlp_norm(x), use_reentrant=False, context_fn=contexts)
 
 
 class Transformer(nn.Module):
