@@ -10,7 +10,7 @@ import pytest
 from pytest_fxregion.report.terminal import bytes_text, not_run_for_want_of_a_gpu, summary_table
 from pytest_fxregion.session import PROPERTY
 
-FIGURES = {
+FIGURES: dict[str, Any] = {
     "name": None,
     "graphs": 1,
     "regions_forward": 2,

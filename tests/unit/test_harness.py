@@ -1,0 +1,257 @@
+"""The ``fxregion`` object: what it makes, runs, remembers and refuses.  Nothing here is compiled
+by Inductor: the functions have no annotation, or one that is lost.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.fx.traceback import annotate
+
+from pytest_fxregion import FxRegion
+from pytest_fxregion.device import CPU
+from pytest_fxregion.errors import CheckError, FxRegionError, FxRegionWarning
+from pytest_fxregion.harness import only_torchs_own_trace
+from pytest_fxregion.options import STAGES
+from pytest_fxregion.snapshots.document import Document
+
+
+class Snapshots(list[tuple[str | None, Document]]):
+    """Takes every document for the stored one, and remembers it."""
+
+    def __call__(self, document: Document, *, name: str | None) -> None:
+        self.append((name, document))
+
+
+def harness(test: str = "test_it", **options: Any) -> FxRegion:
+    given: dict[str, Any] = {
+        "root": Path(__file__).parent,
+        "device": CPU,
+        "stages": STAGES,
+        "provenance": "torch 9 | cpu",
+        "snapshot": Snapshots(),
+    }
+    return FxRegion(test=test, **{**given, **options})
+
+
+def waves(x: Tensor) -> Tensor:
+    return x.sin() + x.cos()
+
+
+# --- inputs ---
+
+
+def test_inputs_are_seeded_by_the_tests_name() -> None:
+    one, again, other = harness("a"), harness("a"), harness("b")
+    first = one.randn(4)
+    assert torch.equal(first, again.randn(4))
+    assert not torch.equal(first, one.randn(4))
+    assert not torch.equal(first, other.randn(4))
+
+
+def test_inputs_do_not_touch_torchs_generator() -> None:
+    torch.manual_seed(0)
+    before = torch.get_rng_state()
+    fxregion = harness()
+    fxregion.randn(2), fxregion.rand(2), fxregion.randint(0, 5, (2,))
+    assert torch.equal(before, torch.get_rng_state())
+    with fxregion.seeded():
+        first = torch.rand(2)
+    with fxregion.seeded():
+        assert torch.equal(first, torch.rand(2))
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_factories() -> None:
+    fxregion = harness()
+    assert fxregion.randn(2, 3, requires_grad=True, dtype=torch.float64).is_leaf
+    assert fxregion.randn(2, requires_grad=True).requires_grad
+    assert 0 <= fxregion.rand(50).min() <= fxregion.rand(50).max() < 1
+    drawn = fxregion.randint(3, 5, (50,))
+    assert set(drawn.tolist()) == {3, 4}
+    assert fxregion.zeros(2).tolist() == [0, 0]
+    assert fxregion.ones(1, 2).tolist() == [[1, 1]]
+    assert fxregion.tensor([1.5], requires_grad=True).requires_grad
+    assert fxregion.arange(1, 4).tolist() == [1, 2, 3]
+    assert fxregion.zeros(1).device == fxregion.device
+
+
+# --- runs ---
+
+
+def test_a_run_has_the_stages_of_training() -> None:
+    fxregion = harness()
+    run = fxregion(waves, fxregion.randn(3, requires_grad=True))
+    assert [g.stage for g in (run.joint, run.forward, run.backward)] == [
+        "joint",
+        "forward",
+        "backward",
+    ]
+    assert run.joint.gradient_accumulations == run.backward.gradient_accumulations
+    with pytest.raises(FxRegionError, match="no inference graph here, only joint, forward, back"):
+        _ = run.inference
+
+
+def test_a_run_without_backward_has_a_joint_graph_all_the_same() -> None:
+    fxregion = harness()
+    run = fxregion(waves, fxregion.randn(3, requires_grad=True), backward=False)
+    assert run.gradients == {}
+    assert run.joint.text
+    run.check()
+
+
+def test_a_run_of_inference() -> None:
+    fxregion = harness()
+    run = fxregion(waves, fxregion.randn(3))
+    assert run.inference.node_count == 3
+    with pytest.raises(FxRegionError, match="no backward graph here, only inference"):
+        _ = run.backward
+
+
+def test_a_function_of_which_nothing_is_compiled_says_so() -> None:
+    run = harness()(lambda x: x, torch.ones(2))
+    with pytest.raises(FxRegionError, match="nothing was compiled"):
+        _ = run.forward
+
+
+def test_gradients_may_be_asked_for_from_given_cotangents() -> None:
+    fxregion = harness()
+    x = fxregion.ones(2, requires_grad=True)
+    run = fxregion(lambda x: x * 3, x, grad_outputs=torch.tensor([1.0, 2.0]))
+    assert run.gradients["x"].tolist() == [3, 6]
+    run = fxregion(lambda x: (x * 3, x * 5), x, grad_outputs=[torch.ones(2), torch.zeros(2)])
+    assert run.gradients["x"].tolist() == [3, 3]
+    assert x.grad is None
+
+
+def test_dynamic_comes_from_the_marker_unless_the_call_says_otherwise() -> None:
+    fxregion = harness(dynamic=True)
+    assert "s" in fxregion(waves, torch.ones(6)).inference.text.split('"')[1]
+    assert "f32[6]" in fxregion(waves, torch.ones(6), dynamic=False).inference.text
+
+
+def test_the_order_of_runs_changes_nothing() -> None:
+    def recompiled(x: Tensor, n: int) -> Tensor:
+        return x * n
+
+    alone = harness()(recompiled, torch.ones(3), 2).inference.text
+    fxregion = harness()
+    for n in (5, 4, 3):
+        fxregion(recompiled, torch.ones(n), n)
+    assert fxregion(recompiled, torch.ones(3), 2).inference.text == alone
+
+
+def test_checks_come_in_order_and_a_wrong_result_is_never_recorded() -> None:
+    def wrong(x: Tensor) -> Tensor:
+        return x * (1.1 if torch.compiler.is_compiling() else 1.0)
+
+    snapshots = Snapshots()
+    fxregion = harness(snapshot=snapshots)
+    with pytest.raises(CheckError, match="test_it, run 'here': the compiled regions do not"):
+        fxregion(wrong, fxregion.randn(3), name="here").check()
+    assert snapshots == []
+    fxregion(waves, fxregion.randn(3), name="here").check()
+    assert [name for name, _ in snapshots] == ["here"]
+    fxregion(waves, fxregion.randn(3)).check_snapshot("there")
+    assert [name for name, _ in snapshots] == ["here", "there"]
+    assert snapshots[0][1].provenance == "torch 9 | cpu"
+
+
+def test_random_numbers_are_the_same_in_eager_and_compiled() -> None:
+    fxregion = harness()
+    run = fxregion(lambda x: torch.nn.functional.dropout(x), fxregion.ones(64, requires_grad=True))
+    run.check_numerics(exact=True)
+    assert run.reference is None
+
+
+def test_the_figures_of_a_run_are_plain_values() -> None:
+    import json
+
+    fxregion = harness()
+    run = fxregion(waves, fxregion.randn(3, requires_grad=True), name="it")
+    before = run.summary()
+    assert before["worst_error"] is None
+    run.check_numerics()
+    after = json.loads(json.dumps(run.summary()))
+    assert after["worst_error"] < 1e-6
+    assert after["worst_name"] in ("output", "gradient of x")
+    for name, value in {
+        "name": "it",
+        "graphs": 1,
+        "regions_forward": 0,
+        "gradient_accumulations": 1,
+        "saved_bytes": 12,
+    }.items():
+        assert after[name] == value
+
+
+def test_a_runs_report_shows_graphs_numbers_and_sums() -> None:
+    fxregion = harness()
+    run = fxregion(waves, fxregion.randn(3, requires_grad=True))
+    run.check_numerics()
+    for part in ("---- joint ----", "output: error", "x (float32[3]): 2 gradients"):
+        assert part in run.report()
+
+
+# --- annotations that come to nothing ---
+
+
+def broken_in_the_block(x: Tensor) -> Tensor:
+    with annotate({"compile_with_inductor": 0}):
+        torch._dynamo.graph_break()
+        h = x.sin()
+    return h.cos()
+
+
+def unused(x: Tensor) -> Tensor:
+    with annotate({"compile_with_inductor": 0}):
+        x.sin()
+    return x.cos()
+
+
+@pytest.mark.parametrize(
+    ("function", "reason"),
+    [
+        (broken_in_the_block, "an annotation ends where a graph breaks"),
+        (unused, "nothing uses its results"),
+    ],
+)
+def test_annotated_code_that_is_in_no_region_is_said(
+    function: Callable[..., Any], reason: str
+) -> None:
+    with pytest.warns(FxRegionWarning, match=reason) as said:
+        harness()(function, torch.ones(2))
+    assert "test_harness.py:" in str(said[0].message)
+    with pytest.raises(CheckError, match=reason):
+        harness(strict=True)(function, torch.ones(2))
+
+
+def test_code_that_is_excluded_on_purpose_is_not() -> None:
+    def function(x: Tensor) -> Tensor:
+        with annotate({"compile_with_inductor": None}):
+            return x.sin()
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        harness(strict=True)(function, torch.ones(2))
+
+
+def test_foreign_handlers_are_kept_off_torchs_trace_and_put_back() -> None:
+    trace = logging.getLogger("torch.__trace")
+    before = list(trace.handlers)
+    foreign = logging.NullHandler()
+    trace.addHandler(foreign)
+    try:
+        with only_torchs_own_trace():
+            assert foreign not in trace.handlers
+        assert foreign in trace.handlers
+    finally:
+        trace.removeHandler(foreign)
+    assert trace.handlers == before
