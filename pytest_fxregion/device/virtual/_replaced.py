@@ -15,6 +15,7 @@ from typing import Any, Self
 
 import torch
 import torch._dynamo.device_interface as device_interface
+import torch._dynamo.utils as dynamo_utils
 import torch._dynamo.variables.ctx_manager as ctx_manager
 import torch._inductor.config as inductor_config
 import torch._inductor.runtime.triton_helpers
@@ -30,6 +31,7 @@ from torch._inductor.runtime.triton_heuristics import CachingAutotuner
 from torch._subclasses import fake_tensor
 
 triton_helpers: Any = torch._inductor.runtime.triton_helpers
+compiler_config: Any = torch.compiler.config
 
 _MISSING: Any = object()
 
@@ -46,6 +48,10 @@ class Replacements:
         self._before.append((owner, name, before))
         setattr(owner, name, value)
 
+    def callback(self, undo: Callable[[], object]) -> None:
+        """Have ``undo`` called on exit, in its turn."""
+        self._before.append((None, "", undo))
+
     def __enter__(self) -> Self:
         return self
 
@@ -57,7 +63,9 @@ class Replacements:
     ) -> None:
         while self._before:
             owner, name, value = self._before.pop()
-            if value is _MISSING:
+            if owner is None:
+                value()
+            elif value is _MISSING:
                 delattr(owner, name)
             else:
                 setattr(owner, name, value)
@@ -183,6 +191,11 @@ def dynamo(
     replaced.set(variable, "_maybe_exchange_fn", maybe_exchange)
     replaced.set(device_interface, "caching_worker_device_properties", {"cuda": [properties]})
     replaced.set(device_interface, "caching_worker_current_devices", {})
+    # The types that dynamo takes for constants: the properties of a device are one.
+    constants = dynamo_utils.common_constant_types
+    if type(properties) not in constants:
+        constants.add(type(properties))
+        replaced.callback(lambda: constants.discard(type(properties)))
     # Made once from what torch.cuda answered then; made anew inside.
     replaced.set(device_interface, "device_interfaces", {})
     replaced.set(device_interface, "_device_initialized", False)
@@ -273,7 +286,7 @@ def inductor_settings() -> Iterator[None]:
     }
     # What is compiled here must not be taken for a real GPU's by torch's caches on disk.
     tag = {"cache_key_tag": "pytest-fxregion virtual"}
-    with inductor_config.patch(settings), torch.compiler.config.patch(tag):
+    with inductor_config.patch(settings), compiler_config.patch(tag):
         yield
 
 

@@ -133,6 +133,8 @@ def bindings(arch: Architecture) -> dict[str, Any]:
         "_cuda_sleep": _nothing,
         "_cuda_record_memory_history": _refusing("torch.cuda.memory history"),
         "_cuda_memorySnapshot": _refusing("torch.cuda.memory snapshot"),
+        # Asked for first when CUDA graphs are made (mode="reduce-overhead").
+        "_cuda_cudaCachingAllocator_is_enabled": _refusing("CUDA graphs"),
         "_cuda_clearCublasWorkspaces": _nothing,
         "_cuda_getCurrentBlasHandle": _refusing("cuBLAS"),
     }

@@ -74,7 +74,8 @@ def test_the_operator_of_the_architecture(
         operators.extend(str(n.target) for n in graph.graph.nodes if "attention" in str(n.target))
         return graph.forward
 
-    def attention(q: Any, k: Any, v: Any, m: Any) -> torch.Tensor:
+    def attention(*tensors: Any) -> torch.Tensor:
+        q, k, v, m = tensors
         return functional.scaled_dot_product_attention(
             q,
             k,

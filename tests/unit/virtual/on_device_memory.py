@@ -40,7 +40,7 @@ def test_an_out_argument_that_grows_keeps_its_identity_and_its_views() -> None:
 
 def test_set_and_resize() -> None:
     x = torch.arange(10.0, device="cuda")
-    y = torch.empty(0, device="cuda").set_(x)
+    y = torch.ops.aten.set_.source_Tensor(torch.empty(0, device="cuda"), x)
     y[0] = 5
     assert x[0] == 5
     z = torch.empty(0, device="cuda").set_(x.untyped_storage(), 2, (3,), (1,))
@@ -116,7 +116,7 @@ def test_memory_is_given_back() -> None:
         torch.add(x.detach(), 1, out=grown)
         x.detach()[3:].add_(1)
         grown.untyped_storage().resize_(0)
-        torch.empty(0, device="cuda").set_(x.detach())
+        torch.ops.aten.set_.source_Tensor(torch.empty(0, device="cuda"), x.detach())
         torch.ones(1000, pin_memory=True)
 
     for _ in range(30):

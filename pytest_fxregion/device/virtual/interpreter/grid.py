@@ -73,7 +73,8 @@ class GridExecutor:
             }
             grid = self.grid(bound) if callable(self.grid) else self.grid
             grid = grid if isinstance(grid, tuple | list) else (grid,)
-            size = (*(int(n) for n in grid), 1, 1)[:3]
+            x, y, z = (*(int(n) for n in grid), 1, 1)[:3]
+            size = (x, y, z)
             constants = {name: bound[name] for name in self.constexprs if name in bound}
             launches.note(self.fn.__name__, constants, size)
             self._run(arguments, size)

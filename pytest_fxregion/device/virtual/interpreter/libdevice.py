@@ -138,7 +138,7 @@ def _recurrence(order_zero: Function, order_one: Function) -> Function:
     def apply(order: Array, x: Array) -> Array:
         wide = torch.from_numpy(np.asarray(x, dtype=np.float64))
         before, now = order_zero(wide).numpy(), order_one(wide).numpy()
-        out = np.where(order == 0, before, now)
+        out: Array = np.where(order == 0, before, now)
         for n in range(1, int(np.max(order, initial=1))):
             before, now = now, 2 * n / wide.numpy() * now - before
             out = np.where(order == n + 1, now, out)
@@ -152,9 +152,9 @@ def _bits(width: int) -> Function:
 
     def bits(x: Array) -> Array:
         unsigned = x.astype(np.dtype(f"uint{width}"))[..., None]
-        return (
-            unsigned >> np.arange(width - 1, -1, -1, dtype=unsigned.dtype)
-        ) & unsigned.dtype.type(1)
+        places = np.arange(width - 1, -1, -1, dtype=unsigned.dtype)
+        out: Array = (unsigned >> places) & unsigned.dtype.type(1)
+        return out
 
     return bits
 

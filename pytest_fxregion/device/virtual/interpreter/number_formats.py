@@ -128,7 +128,8 @@ def _to_float8(values: Array, scalar: Any) -> Array:
         index = np.where(
             (lower < upper) | ((lower == upper) & (nearest % 2 == 1)), nearest - 1, nearest
         )
-        return (index | (np.signbit(values) << 7)).astype(np.uint8)
+        bits: Array = (index | (np.signbit(values) << 7)).astype(np.uint8)
+        return bits
     target = _FLOAT8[scalar]
     largest = torch.finfo(target).max
     tensor = torch.from_numpy(np.ascontiguousarray(values)).clamp(-largest, largest)
