@@ -16,7 +16,7 @@ from pytest_fxregion.snapshots.graph import (
     Node,
 )
 from pytest_fxregion.snapshots.lines import longest_increasing
-from pytest_fxregion.snapshots.matching import Matching, Wiring, match, stem
+from pytest_fxregion.snapshots.matching import Matching, match, stem
 
 _TYPE = re.compile(
     r"(?P<dtype>\w+)(?P<shape>\[.*?\])(?P<stride>\[.*?\])?(?P<device>\S*)(?P<rest>.*)"
@@ -60,7 +60,7 @@ class GraphComparison:
 
 def compare_graphs(stage: str, old: Graph, new: Graph) -> GraphComparison:
     """List what changed between two graphs of one stage."""
-    matching = match(Wiring(old.nodes), Wiring(new.nodes))
+    matching = match(old.nodes, new.nodes)
     pairs = [
         (old.nodes[i], new.nodes[j], i in matching.replaced)
         for i, j in enumerate(matching.to_new)

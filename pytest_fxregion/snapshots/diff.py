@@ -95,6 +95,8 @@ class _Stage:
     text: str = ""
     saved: str = ""
     bodies: dict[str, str] = field(default_factory=dict)
+    texts: dict[str, str] = field(default_factory=dict)
+    """Parts that are no graphs, by title."""
 
 
 def _stages(sections: Sequence[Section]) -> dict[tuple[int, str], _Stage]:
@@ -115,12 +117,17 @@ def _stages(sections: Sequence[Section]) -> dict[tuple[int, str], _Stage]:
             stage.text = section.text
         elif part == _SAVED_PART:
             stage.saved = section.text
-        else:
+        elif is_graph_text(section.text):
             stage.bodies.update((call, section.text) for call in part.split(", "))
+        else:
+            stage.texts[part] = section.text
     return stages
 
 
 def _compare_stages(label: str, old: _Stage, new: _Stage) -> Iterator[Change]:
+    for part in dict.fromkeys((*old.texts, *new.texts)):
+        if old.texts.get(part) != new.texts.get(part):
+            yield Change(f"{label}: {part}", "text", part)
     if not (is_graph_text(old.text) and is_graph_text(new.text)):
         if old.text != new.text:
             yield Change(label, "text", label)
@@ -130,7 +137,7 @@ def _compare_stages(label: str, old: _Stage, new: _Stage) -> Iterator[Change]:
         {call: parse_graphs(text) for call, text in stage.bodies.items()} for stage in (old, new)
     ]
     flat = [
-        inline_regions(graphs[0], {call: body[0] for call, body in found.items() if body})
+        inline_regions(graphs[0], {call: body[0] for call, body in found.items()})
         for graphs, found in zip((before, after), bodies, strict=True)
     ]
     result = compare_graphs(label, flat[0].graph, flat[1].graph)
@@ -142,11 +149,30 @@ def _compare_stages(label: str, old: _Stage, new: _Stage) -> Iterator[Change]:
         if change.kind != "outputs" or change.subject not in about_saved:
             yield change
     yield from saved
+    yield from _compare_bodies(label, bodies[0], bodies[1], flat)
     yield from _compare_subgraphs(label, before[1:], after[1:])
     inner = [[graph for body in found.values() for graph in body[1:]] for found in bodies]
     yield from _compare_subgraphs(label, inner[0], inner[1])
     if before[0].other != after[0].other:
         yield Change(label, "text", label)
+
+
+def _compare_bodies(
+    label: str,
+    old: Mapping[str, Sequence[Graph]],
+    new: Mapping[str, Sequence[Graph]],
+    flat: Sequence[Inlined],
+) -> Iterator[Change]:
+    """Compare, by name, the bodies that could not be put in the place of their calls."""
+    inlined = {node.piece for side in flat for node in side.graph.nodes}
+    for call in dict.fromkeys((*new, *old)):
+        if call in inlined:
+            continue
+        if call in old and call in new:
+            yield from compare_graphs(f"{label}: {call}", old[call][0], new[call][0]).changes
+        else:
+            was, now = ("section", "") if call in old else ("", "section")
+            yield Change(label, "section", f"{label}: {call}", was, now)
 
 
 def _compare_subgraphs(label: str, old: Sequence[Graph], new: Sequence[Graph]) -> Iterator[Change]:

@@ -16,12 +16,11 @@ from dataclasses import dataclass
 
 from pytest_fxregion.snapshots.graph import Node
 from pytest_fxregion.snapshots.lines import changed_blocks
+from pytest_fxregion.snapshots.wiring import MANY_USERS, Side
 
 _NUMBER = re.compile(r"_?\d+(?=_|$)")
-_NEAREST_STEPS = 3  # nodes that are gone or new are looked through, but not many in a row
 _UNLIKE = 0.3  # share of edges in common below which a pair is only kept for want of a better one
 _MOST_ROUNDS = 10  # of one kind; graphs that need more are not alike
-_MANY_USERS = 64  # a value used more often than this suggests no partner for its users
 
 
 @dataclass(frozen=True)
@@ -40,24 +39,7 @@ class Matching:
     replaced: frozenset[int]
 
 
-class Wiring:
-    """Edges of a graph by position: ``inputs[i]`` in order, ``users[i]`` as (node, argument)."""
-
-    def __init__(self, nodes: Sequence[Node]) -> None:
-        self.nodes = nodes
-        self.inputs: list[tuple[int, ...]] = []
-        self.users: list[list[tuple[int, int]]] = [[] for _ in nodes]
-        defined: dict[str, int] = {}
-        for i, node in enumerate(nodes):
-            inputs = tuple(defined[name] for name in node.inputs if name in defined)
-            self.inputs.append(inputs)
-            for position, j in enumerate(inputs):
-                # An output is one more or less without any change to what its value is.
-                self.users[j].append((i, 0 if node.op == "output" else position))
-            defined[node.name] = i
-
-
-def match(old: Wiring, new: Wiring) -> Matching:
+def match(old: Sequence[Node], new: Sequence[Node]) -> Matching:
     """Match the nodes of two graphs."""
     matcher = _Matcher(old, new)
     matcher.match_ends()
@@ -79,79 +61,17 @@ def match(old: Wiring, new: Wiring) -> Matching:
         i
         for i, j in enumerate(matcher.old.partner)
         if j >= 0
-        and old.nodes[i].target != new.nodes[j].target
-        and old.nodes[i].op == "call"
-        and _family(old.nodes[i]) != _family(new.nodes[j])
+        and old[i].target != new[j].target
+        and old[i].op == "call"
+        and _family(old[i]) != _family(new[j])
     )
     return Matching(matcher.old.partner, matcher.new.partner, frozenset(replaced))
 
 
-class _Side:
-    """One graph, its labels under the current rule, and what is matched."""
-
-    def __init__(self, wiring: Wiring) -> None:
-        self.nodes = wiring.nodes
-        self.inputs = wiring.inputs
-        self.users = wiring.users
-        self.partner = [-1] * len(wiring.nodes)
-        self.token = [0] * len(wiring.nodes)  # of a matched node: one number for both of the pair
-        self.labels: list[int] = []
-
-    def upstream_keys(self) -> list[int]:
-        keys = list(self.token)
-        for i in self.unmatched():
-            keys[i] = hash((self.labels[i], *[keys[j] for j in self.inputs[i]]))
-        return keys
-
-    def downstream_keys(self) -> list[int]:
-        keys = list(self.token)
-        for i in reversed(self.unmatched()):
-            users = sorted([(position, keys[user]) for user, position in self.users[i]])
-            keys[i] = hash((self.labels[i], *users))
-        return keys
-
-    def near(self, i: int) -> int:
-        """Return what a node looks like to its neighbours."""
-        return self.token[i] or self.labels[i]
-
-    def neighbourhood_keys(self, steps: int) -> list[int]:
-        keys = [token or label for token, label in zip(self.token, self.labels, strict=True)]
-        unmatched = self.unmatched() if steps else []
-        for _ in range(steps):
-            before = list(keys)
-            for i in unmatched:
-                users = sorted([(position, before[user]) for user, position in self.users[i]])
-                keys[i] = hash((before[i], *[before[j] for j in self.inputs[i]], *users))
-        return keys
-
-    def kin(self, i: int) -> list[int]:
-        """Return the nodes that are joined to a node by an edge, or share an input with it."""
-        found = dict.fromkeys((*self.inputs[i], *(user for user, _ in self.users[i])))
-        for value in self.inputs[i]:
-            found |= dict.fromkeys(user for user, _ in self.users[value][:_MANY_USERS])
-        return list(found)
-
-    def surroundings(self, i: int) -> tuple[set[int], set[int]]:
-        """Return the tokens of the nearest matched nodes up and down, a few steps away at most."""
-        upstream, downstream = {i}, {i}
-        found: tuple[set[int], set[int]] = (set(), set())
-        for _ in range(_NEAREST_STEPS):
-            upstream = {j for n in upstream for j in self.inputs[n]}
-            downstream = {user for n in downstream for user, _ in self.users[n]}
-            for near, tokens in zip((upstream, downstream), found, strict=True):
-                tokens |= {self.token[n] for n in near if self.token[n]}
-            upstream = {n for n in upstream if not self.token[n]}
-            downstream = {n for n in downstream if not self.token[n]}
-        return found
-
-    def unmatched(self) -> list[int]:
-        return [i for i, partner in enumerate(self.partner) if partner < 0]
-
-
 class _Matcher:
-    def __init__(self, old: Wiring, new: Wiring) -> None:
-        self.old = _Side(old)
-        self.new = _Side(new)
+    def __init__(self, old: Sequence[Node], new: Sequence[Node]) -> None:
+        self.old = Side(old)
+        self.new = Side(new)
 
     def use(self, rule: Callable[[Node], tuple[object, ...]]) -> None:
         for side in (self.old, self.new):
@@ -385,12 +305,12 @@ class _Matcher:
         found: dict[int, None] = {}
         for value in self.old.inputs[i]:
             twin = self.old.partner[value]
-            if twin >= 0 and len(self.new.users[twin]) <= _MANY_USERS:
+            if twin >= 0 and len(self.new.users[twin]) <= MANY_USERS:
                 found.update(dict.fromkeys(user for user, _ in self.new.users[twin]))
         for user, _ in self.old.users[i]:
             twin = self.old.partner[user]
             if twin >= 0:
-                found.update(dict.fromkeys(self.new.inputs[twin][:_MANY_USERS]))
+                found.update(dict.fromkeys(self.new.inputs[twin][:MANY_USERS]))
         kind = self.old.nodes[i].op
         return [j for j in found if self.new.partner[j] < 0 and self.new.nodes[j].op == kind]
 

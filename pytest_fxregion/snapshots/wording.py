@@ -238,5 +238,5 @@ _WORDING: tuple[tuple[tuple[str, ...], Callable[[list[Change]], list[str]]], ...
     (("renamed",), _arrow("name")),
     (("source",), _count("{nodes} in {stages} from other source lines: {names}")),
     (("renumbered",), _renumbered),
-    (("text",), _count("lines of {stages} that are no nodes differ")),
+    (("text",), _count("text of {stages} that is no node differs")),
 )

@@ -138,7 +138,7 @@ def test_equal_documents_have_nothing_to_say() -> None:
                     ),
                 )
             },
-            ["lines of joint that are no nodes differ"],
+            ["text of joint that is no node differs"],
             id="other lines",
         ),
     ],
@@ -245,6 +245,29 @@ def test_one_body_for_two_calls_is_compared_in_both_places() -> None:
     assert [change.subject for change in compare_documents(old, new)] == ["a", "b"]
 
 
+def test_a_body_that_does_not_fit_its_call_is_compared_by_its_name() -> None:
+    forward = FORWARD.replace("(sin, primals_2)", "(sin, primals_2, 3)")
+    old = edited(BLOCK, {"forward": ((FORWARD, forward),)})
+    other = BODY.replace("arg0: ", "arg2, arg0: ").replace("(mul, 1)", "(mul, 2)")
+    old = edited(
+        old, {"forward: inductor_region_0": ((BODY, BODY.replace("arg0: ", "arg2, arg0: ")),)}
+    )
+    new = edited(
+        old, {"forward: inductor_region_0": ((BODY.replace("arg0: ", "arg2, arg0: "), other),)}
+    )
+    assert list(describe(old, new).summary) == [
+        "`add` in forward: inductor_region_0: arguments mul, 1 → mul, 2"
+    ]
+
+
+def test_parts_that_are_no_graphs_are_told_by_their_title() -> None:
+    with_kernels = Document("", (*BLOCK.sections, Section("forward: kernels", "a")))
+    other = Document("", (*BLOCK.sections, Section("forward: kernels", "b")))
+    for old, new in ((with_kernels, other), (BLOCK, other), (other, BLOCK)):
+        summary = describe(old, new).summary
+        assert list(summary) == ["text of forward: kernels that is no node differs"]
+
+
 def test_stages_of_several_graphs_are_told_apart() -> None:
     old = Document("", (Section("graph 0: joint", JOINT), Section("graph 1: joint", JOINT)))
     new = edited(old, {"graph 1: joint": (("(mul, 1)", "(mul, 2)"),)})
@@ -302,5 +325,5 @@ def test_hunks_name_their_section() -> None:
 def test_a_text_that_is_no_graph_is_compared_as_text() -> None:
     old, new = (Document("", (Section("kernels", text),)) for text in ("a\nb", "a\nc"))
     report = describe(old, new)
-    assert list(report.summary) == ["lines of kernels that are no nodes differ"]
+    assert list(report.summary) == ["text of kernels that is no node differs"]
     assert [line for line in report.lines if line[0] in "+-"] == ["-b", "+c"]
