@@ -181,7 +181,8 @@ def inductor_config_type(key: str) -> tuple[type, ...]:
     """The types that an Inductor config's value may have; empty where any value may do."""
     from torch._inductor import config
 
-    return _plain_types(config.get_type(key))  # type: ignore[attr-defined]
+    found = _plain_types(config.get_type(key))  # type: ignore[attr-defined]
+    return () if found == (type(None),) else found  # a default of None says nothing about others
 
 
 def _plain_types(annotation: object) -> tuple[type, ...]:
@@ -193,9 +194,9 @@ def _plain_types(annotation: object) -> tuple[type, ...]:
         return tuple({type(value) for value in typing.get_args(annotation)})
     if annotation is None or annotation is type(None):
         return (type(None),)
-    if annotation is float:
+    if annotation in (float, int):
         return (float, int)
-    return (annotation,) if annotation in (bool, int, str) else ()
+    return (annotation,) if annotation in (bool, str) else ()
 
 
 def patched_inductor_config(changes: dict[str, object]) -> AbstractContextManager[None]:

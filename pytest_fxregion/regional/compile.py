@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Self
 
 import torch
-from torch.fx import GraphModule, Node
+from torch.fx import GraphModule
 
 from pytest_fxregion._torch import (
     FakeTensorMode,
@@ -18,7 +18,6 @@ from pytest_fxregion._torch import (
     patched_inductor_config,
     prepare_cpu_compiler,
     standalone_compile,
-    storage_key,
     tracing_with,
     without_node_metadata,
     without_second_remat,
@@ -26,7 +25,7 @@ from pytest_fxregion._torch import (
 from pytest_fxregion.errors import RegionError
 
 from .artifacts import ARTIFACTS, Artifact
-from .effects import is_pure, may_alias
+from .effects import only_computes
 
 
 class PieceCompiler:
@@ -98,7 +97,7 @@ class PieceCompiler:
                 self._unready += [(key, about, wait) for wait in waiting]
             else:
                 call = standalone_compile(body, operands)
-        generated = generated_call(call) if _only_computes(body) else None
+        generated = generated_call(call) if only_computes(body) else None
         artifact = Artifact(call, *(generated or (None, False)))
         ARTIFACTS.put(key, artifact)
         return artifact
@@ -117,31 +116,3 @@ def _failures_named(about: str) -> Iterator[None]:
 def _is_on_cpu(body: GraphModule) -> bool:
     vals = (node.meta.get("val") for node in body.graph.nodes)
     return all(val.device.type == "cpu" for val in vals if isinstance(val, torch.Tensor))
-
-
-def _only_computes(body: GraphModule) -> bool:
-    """Whether the body writes to nothing and gives no two names to one storage."""
-    roots: dict[Node, frozenset[Node]] = {}
-    storages: set[int] = set()
-    for node in body.graph.nodes:
-        if node.op == "output":
-            taken: set[Node] = set()
-            for result in node.all_input_nodes:
-                keys = set(storage_key(result.meta.get("val")))
-                if keys & storages or roots[result] & taken or _holds_placeholder(roots[result]):
-                    return False
-                storages |= keys
-                taken |= roots[result]
-        elif node.op == "placeholder":
-            roots[node] = frozenset((node,))
-            storages.update(storage_key(node.meta.get("val")))
-        elif is_pure(node):
-            sources = frozenset().union(*(roots[source] for source in may_alias(node)))
-            roots[node] = sources or frozenset((node,))
-        else:
-            return False
-    return True
-
-
-def _holds_placeholder(nodes: frozenset[Node]) -> bool:
-    return any(node.op == "placeholder" for node in nodes)

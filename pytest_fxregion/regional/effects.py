@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
-from torch.fx import Node
+from torch.fx import GraphModule, Node
 
 from pytest_fxregion._torch import (
     HigherOrderOperator,
@@ -225,3 +225,33 @@ def _nodes_in(value: object) -> list[Node]:
     if isinstance(value, Mapping):
         return [node for item in value.values() for node in _nodes_in(item)]
     return []
+
+
+def only_computes(body: GraphModule) -> bool:
+    """Whether the body writes to nothing and gives no two names to one storage."""
+    roots: dict[Node, frozenset[Node]] = {}
+    storages: set[int] = set()
+    for node in body.graph.nodes:
+        if node.op == "output":
+            taken: set[Node] = set()
+            for result in node.all_input_nodes:
+                keys = set(storage_key(result.meta.get("val")))
+                if keys & storages or roots[result] & taken or _holds_placeholder(roots[result]):
+                    return False
+                storages |= keys
+                taken |= roots[result]
+        elif node.op == "placeholder":
+            roots[node] = frozenset((node,))
+            storages.update(storage_key(node.meta.get("val")))
+        elif is_pure(node):
+            sources = frozenset().union(*(roots[source] for source in may_alias(node)))
+            if node.target is operator.getitem and sources == frozenset(node.all_input_nodes):
+                sources = frozenset()  # the items of a new container are apart from each other
+            roots[node] = sources or frozenset((node,))
+        else:
+            return False
+    return True
+
+
+def _holds_placeholder(nodes: frozenset[Node]) -> bool:
+    return any(node.op == "placeholder" for node in nodes)

@@ -12,7 +12,7 @@ from annotated_graphs import Builder, aten
 from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from pytest_fxregion.regional.effects import is_pure, order_constraints
+from pytest_fxregion.regional.effects import is_pure, only_computes, order_constraints
 
 Mode = Literal["real", "fake", "symbolic"]
 
@@ -133,3 +133,24 @@ def test_assertions_are_bound_by_what_they_check_alone() -> None:
 )
 def test_purity(target: Callable[..., Any], pure: bool) -> None:
     assert is_pure(fx.Graph().call_function(target, ())) is pure
+
+
+@pytest.mark.parametrize(
+    ("fn", "expected"),
+    [
+        (lambda x: (x.sin() * 2, x.cos()), True),
+        (lambda x: x.sin().view(-1), True),
+        (lambda x: torch.max(x.sin(), 0), True),
+        (lambda x: x.view(-1), False),
+        (lambda x: torch.split(x, 1)[0], False),
+        (lambda x: (lambda y: (y, y.view(-1)))(x.sin()), False),
+        (lambda x: x.sin().mul_(2), False),
+        (lambda x: torch.rand_like(x), False),
+    ],
+    ids=[
+        *("results", "view of an intermediate", "items", "view of an operand"),
+        *("items that view an operand", "two names", "write", "random"),
+    ],
+)
+def test_whether_a_body_only_computes(fn: Callable[..., Any], expected: bool) -> None:
+    assert only_computes(traced(fn, torch.ones(2, 2))) is expected
