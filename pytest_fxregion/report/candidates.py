@@ -85,7 +85,7 @@ def _note(
     if record is None:
         return {"removable": [], "found": None}
     results = record.results[item.stash.get(_SEEN, 0) :]
-    item.stash[_SEEN] = 0 if call.when == "setup" else len(record.results)
+    item.stash[_SEEN] = 0 if call.when == "teardown" else len(record.results)
     found = None
     if report.failed and call.excinfo is not None and results:
         last = results[-1]  # a failing comparison ends the test, or the part of it that is reported
@@ -158,6 +158,7 @@ class CandidateWriter:
         self._tests: dict[str, _Test] = {}
         self._problems: list[str] = []
         self._removed: list[str] = []
+        self._written: set[str] = set()
         self._open = 0
 
     @pytest.hookimpl(tryfirst=True)
@@ -193,12 +194,16 @@ class CandidateWriter:
             self._problems.append(f"could not keep the candidate for {candidate.snapshot}: {error}")
         else:
             test.candidates[candidate.snapshot] = candidate
+            self._written.add(candidate.candidate)
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self) -> None:
         if not self._tests:
             return
         entries = [test.entry(nodeid) for nodeid, test in self._tests.items()]
+        kept = {each.candidate for entry in entries for each in entry.candidates}
+        for path in self._written - kept:  # another attempt at its test passed
+            self._remove(self._folder / path)
         file = self._folder / FILE
         unclean = any(entry.outcome in {"failed", "error"} for entry in entries)
         if not (unclean or file.exists() or under_ci()):
@@ -261,10 +266,13 @@ class CandidateWriter:
             reason = "its test passes now"
         else:
             return False
-        remove(file, self._folder)
-        remove(file.with_name(file.name.removesuffix(names.SUFFIX) + ".diff"), self._folder)
+        self._remove(file)
         self._removed.append(f"candidate removed, as {reason}: {self._settings.shown(file)}")
         return True
+
+    def _remove(self, file: Path) -> None:
+        for each in (file, file.with_name(file.name.removesuffix(names.SUFFIX) + ".diff")):
+            remove(each, self._folder)
 
     def _accepted(self, file: Path, candidate: Candidate) -> bool:
         try:

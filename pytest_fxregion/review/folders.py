@@ -81,7 +81,9 @@ def read_folder(path: Path) -> Folder:
             try:
                 text = file.read_bytes().decode("utf-8")
                 documents[test] = parse_document(text, source=str(file))
-            except (OSError, UnicodeDecodeError, SnapshotError) as error:
+            except UnicodeDecodeError as error:
+                unreadable[test] = f"{file}: not UTF-8 text (byte {error.start})"
+            except (OSError, SnapshotError) as error:
                 unreadable[test] = str(error)
     if not documents and not unreadable:
         raise SnapshotError(f"{path}: no snapshots (*{SUFFIX}) below this folder")

@@ -120,7 +120,7 @@ def as_json(found: FolderComparison) -> dict[str, Any]:
 
 def _folder_line(folder: Folder) -> str:
     texts = folder.provenances
-    more = f" and {len(texts) - 2} others" if len(texts) > 2 else ""
+    more = f"; and {len(texts) - 2} more" if len(texts) > 2 else ""
     plural = "s" if len(folder.documents) != 1 else ""
     return f"{folder.path}, {len(folder.documents)} snapshot{plural} ({'; '.join(texts[:2])}{more})"
 
