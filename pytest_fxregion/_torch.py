@@ -440,6 +440,13 @@ def kernels_awaited_later() -> Iterator[list[Callable[[], None]]]:
         AsyncCompile.wait = wait_now  # type: ignore[method-assign]
 
 
+def forget_generated_code() -> None:
+    """Have Inductor load generated modules anew; what holds a function of one keeps it."""
+    from torch._inductor.codecache import PyCodeCache
+
+    PyCodeCache.cache_clear()
+
+
 @functools.cache
 def prepare_cpu_compiler() -> None:
     """Find out which vector instructions there are while Inductor is being imported.

@@ -13,6 +13,7 @@ from torch.fx import GraphModule
 from pytest_fxregion._torch import (
     FakeTensorMode,
     RestartAnalysis,
+    forget_generated_code,
     generated_call,
     kernels_awaited_later,
     patched_inductor_config,
@@ -57,6 +58,8 @@ class PieceCompiler:
         finally:
             for key, _, _ in self._unready:
                 ARTIFACTS.drop(key)
+            if self._unready or error is not None:
+                forget_generated_code()  # a module whose kernels nobody waited for must not be used
 
     def artifact(
         self,

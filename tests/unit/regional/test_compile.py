@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from typing import Any
 
 import pytest
 import torch
 import torch._functorch.config
+import torch._inductor.config
 from annotated_graphs import region, traced
+from torch._inductor.async_compile import AsyncCompile
 from torch.fx._graph_pickler import GraphPickler, Options
 from torch.fx.traceback import annotate as annotated
 
@@ -139,6 +142,36 @@ def test_failing_region_is_named_with_its_lines_and_configs(
         "inductor_region_0 (/model.py:7) could not be compiled under "
         "{'epilogue_fusion': False}: RuntimeError: no such kernel"
     )
+
+
+def test_region_whose_kernel_fails_is_named_and_the_others_are_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compiled: list[torch.fx.GraphModule] = []
+
+    def fake(body: torch.fx.GraphModule, *_: Any, **__: Any) -> Any:
+        kernel: Future[None] = Future()
+        if len(compiled) == 1:
+            kernel.set_exception(RuntimeError("g++ gave up"))
+        else:
+            kernel.set_result(None)
+        compiled.append(body)
+        AsyncCompile().wait({"kernel": kernel})
+        return body
+
+    monkeypatch.setattr(torch._inductor, "standalone_compile", fake)
+    gm = traced(lambda x: (x + 1).sin() * 3, X, marks={"add": region("a"), "mul": region("b")})
+    with (
+        torch._inductor.config.patch(compile_threads=2),
+        pytest.raises(RegionError, match=r"^inductor_region_1 could not be compiled: .*gave up"),
+    ):
+        compile_regions(gm)
+    compile_regions(gm)
+    assert [body.code for body in compiled] == [
+        compiled[0].code,
+        compiled[1].code,
+        compiled[1].code,
+    ]
 
 
 def test_changed_annotation_is_not_answered_from_the_cache_of_autograd() -> None:
