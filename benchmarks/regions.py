@@ -29,7 +29,7 @@ import tempfile
 import time
 import tracemalloc
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -57,7 +57,7 @@ with FakeTensorMode():
     VALUE = torch.empty(4)
 
 Regional = Callable[..., Any]
-Rows = list[dict[str, Any]]
+Rows = Iterator[dict[str, Any]]
 
 
 # --- graphs ---
@@ -159,16 +159,17 @@ def irregular(nodes: int, *, ids: bool = False) -> fx.GraphModule:
     return g.module(*(node for node in made if not node.users))
 
 
+# Those on which torch's pass is quick come first.
 FAMILIES: dict[str, Callable[[int], fx.GraphModule]] = {
     "half in one region": half,
-    "alternating": alternating,
-    "alternating, an id each": lambda n: alternating(n, ids=True),
-    "deep": deep,
-    "deep, an id each": lambda n: deep(n, ids=True),
     "wide": wide,
+    "deep": deep,
+    "alternating": alternating,
     "wide, an id each": lambda n: wide(n, ids=True),
+    "deep, an id each": lambda n: deep(n, ids=True),
     "random": irregular,
     "random, many ids": lambda n: irregular(n, ids=True),
+    "alternating, an id each": lambda n: alternating(n, ids=True),
 }
 
 
@@ -227,55 +228,44 @@ def torchs_scoop(gm: fx.GraphModule) -> dict[str, Any]:
 
 
 def measure_scoop(quick: bool) -> Rows:
-    rows = []
     small, large = (1_000, 5_000) if quick else (5_000, 50_000)
     for name, make in FAMILIES.items():
         ours = {n: [our_scoop(make(n)) for _ in range(3)] for n in (small, large)}
-        theirs = torchs_scoop(make(small))
         median = {
             n: {key: statistics.median(run[key] for run in runs) for key in runs[0]}
             for n, runs in ours.items()
         }
-        rows.append(
-            {
-                "graph": name,
-                "nodes": large,
-                "plan, s": median[large]["plan"],
-                "read and plan, s": median[large]["read and plan"],
-                "scoop, s": median[large]["scoop"],
-                "growth": median[large]["scoop"] / median[small]["scoop"],
-                "small": small,
-                "scoop small, s": median[small]["scoop"],
-                "torch small, s": theirs["scoop"],
-                "times faster": theirs["scoop"] / median[small]["scoop"],
-                "pieces": median[small]["pieces"],
-                "torch's pieces": theirs["pieces"],
-            }
-        )
-        print_rows(rows[-1:], header=len(rows) == 1)
-    return rows
+        theirs = torchs_scoop(make(small))
+        yield {
+            "graph": name,
+            "nodes": large,
+            "plan, s": median[large]["plan"],
+            "read and plan, s": median[large]["read and plan"],
+            "scoop, s": median[large]["scoop"],
+            "growth": median[large]["scoop"] / median[small]["scoop"],
+            "small": small,
+            "scoop small, s": median[small]["scoop"],
+            "torch small, s": theirs["scoop"],
+            "times faster": theirs["scoop"] / median[small]["scoop"],
+            "pieces": median[small]["pieces"],
+            "torch's pieces": theirs["pieces"],
+        }
 
 
 def measure_pieces(quick: bool) -> Rows:
     """Pieces on the families at sizes where torch's pass is quick."""
-    rows = []
     for name, make in FAMILIES.items():
         for nodes in (100, 300) if quick else (100, 300, 1_000):
-            rows.append(
-                {
-                    "graph": name,
-                    "nodes": nodes,
-                    "pieces": our_scoop(make(nodes))["pieces"],
-                    "torch's pieces": torchs_scoop(make(nodes))["pieces"],
-                }
-            )
-    print_rows(rows)
-    return rows
+            yield {
+                "graph": name,
+                "nodes": nodes,
+                "pieces": our_scoop(make(nodes))["pieces"],
+                "torch's pieces": torchs_scoop(make(nodes))["pieces"],
+            }
 
 
 def measure_memory(quick: bool) -> Rows:
     """Peak of what scooping allocates beside the graph, and the graph's own size."""
-    rows = []
     nodes = 5_000 if quick else 50_000
     for name, make in FAMILIES.items():
         gc.collect()
@@ -287,17 +277,13 @@ def measure_memory(quick: bool) -> Rows:
         our_scoop(gm)
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-        rows.append(
-            {
-                "graph": name,
-                "nodes": nodes,
-                "graph, MB": own / 1e6,
-                "peak beside it, MB": (peak - own) / 1e6,
-                "ratio": (peak - own) / own,
-            }
-        )
-    print_rows(rows)
-    return rows
+        yield {
+            "graph": name,
+            "nodes": nodes,
+            "graph, MB": own / 1e6,
+            "peak beside it, MB": (peak - own) / 1e6,
+            "ratio": (peak - own) / own,
+        }
 
 
 def layers(x: torch.Tensor, *weights: torch.Tensor, equal: bool) -> torch.Tensor:
@@ -347,7 +333,6 @@ def measure_layers(counts: Sequence[int], *, equal: bool, rounds: int) -> Rows:
             for name, implementation in IMPLEMENTATIONS.items():
                 took = compile_layers(implementation, count, equal=equal, width=next(widths))
                 runs.setdefault((name, count), []).append(took)
-    rows: Rows = []
     for count in counts:
         ours, theirs = (statistics.median(runs[name, count]) for name in IMPLEMENTATIONS)
         first = statistics.median(runs["ours", counts[0]])
@@ -360,19 +345,17 @@ def measure_layers(counts: Sequence[int], *, equal: bool, rounds: int) -> Rows:
         if equal:
             row["against 1 layer"] = ours / first
             row["each further layer, ms"] = 1e3 * (ours - first) / max(1, count - 1)
-        rows.append(row)
-    print_rows(rows)
-    return rows
+        yield row
 
 
 def measure_equal(quick: bool) -> Rows:
     with cold_cache():
-        return measure_layers((1, 4) if quick else (1, 2, 8, 32), equal=True, rounds=3)
+        yield from measure_layers((1, 4) if quick else (1, 2, 8, 32), equal=True, rounds=3)
 
 
 def measure_distinct(quick: bool) -> Rows:
     with cold_cache():
-        return measure_layers((4,) if quick else (4, 8), equal=False, rounds=1 if quick else 3)
+        yield from measure_layers((4,) if quick else (4, 8), equal=False, rounds=1 if quick else 3)
 
 
 @contextmanager
@@ -391,7 +374,6 @@ def cold_cache() -> Iterator[None]:
 
 def measure_warm(quick: bool) -> Rows:
     """The first region of a new process whose caches are warm."""
-    rows = []
     with tempfile.TemporaryDirectory() as folder:
         environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": folder}
         runs: dict[str, list[float]] = {name: [] for name in IMPLEMENTATIONS}
@@ -404,9 +386,7 @@ def measure_warm(quick: bool) -> Rows:
                 if round_:  # the first fills the cache
                     runs[name].append(float(output.split()[-1]))
         ours, theirs = (statistics.median(runs[name]) for name in IMPLEMENTATIONS)
-        rows.append({"ours, s": ours, "torch, s": theirs, "times faster": theirs / ours})
-    print_rows(rows)
-    return rows
+        yield {"ours, s": ours, "torch, s": theirs, "times faster": theirs / ours}
 
 
 def _boxed(gm: Any, *inputs: torch.Tensor) -> object:
@@ -456,14 +436,9 @@ def measure_calls(quick: bool) -> Rows:
                         call()
 
                 runs[case].append(1e6 * cpu_time(repeat) / count)
-    rows = []
     for what in ("a region call", "the region's graph module"):
         ours, theirs = (statistics.median(runs[what, name]) for name in IMPLEMENTATIONS)
-        rows.append(
-            {"call": what, "ours, us": ours, "torch, us": theirs, "times faster": theirs / ours}
-        )
-    print_rows(rows)
-    return rows
+        yield {"call": what, "ours, us": ours, "torch, us": theirs, "times faster": theirs / ours}
 
 
 # --- output ---
@@ -479,12 +454,8 @@ PARTS: Mapping[str, Callable[[bool], Rows]] = {
 }
 
 
-def print_rows(rows: Rows, *, header: bool = True) -> None:
-    if header:
-        print(" | ".join(rows[0]))
-    for row in rows:
-        cells = (f"{v:.3g}" if isinstance(v, float) else str(v) for v in row.values())
-        print(" | ".join(cells), flush=True)
+def print_row(values: Iterable[Any]) -> None:
+    print(" | ".join(f"{v:.3g}" if isinstance(v, float) else str(v) for v in values), flush=True)
 
 
 def main() -> None:
@@ -510,10 +481,16 @@ def main() -> None:
     }
     for part in options.parts or PARTS:
         print(f"\n{part}")
-        kept[part] = PARTS[part](options.quick)
-        if not options.quick:
-            RESULT.parent.mkdir(exist_ok=True)
-            RESULT.write_text(json.dumps(kept, indent=1) + "\n")
+        rows: list[dict[str, Any]] = []
+        for row in PARTS[part](options.quick):
+            if not rows:
+                print_row(row)
+            print_row(row.values())
+            rows.append(row)
+            if not options.quick:
+                RESULT.parent.mkdir(exist_ok=True)
+                RESULT.write_text(json.dumps({**kept, part: rows}, indent=1) + "\n")
+        kept[part] = rows
 
 
 if __name__ == "__main__":
