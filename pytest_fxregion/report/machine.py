@@ -96,7 +96,8 @@ def write_report(report: MachineReport) -> str:
         "device": report.device,
         "tests": [asdict(test) for test in tests],
     }
-    return json.dumps(_finite(value), indent=2, allow_nan=False) + "\n"
+    text = json.dumps(_finite(value), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+    return text.encode("utf-8", "backslashreplace").decode()  # a lone surrogate becomes its escape
 
 
 def parse_report(text: str, *, source: str) -> MachineReport:

@@ -58,7 +58,8 @@ def _occurrences(test: str, changes: Sequence[Change]) -> Iterator[tuple[str, st
         what, detail = _say_saved(saved)
         yield _SAYING["saved"][0], what, _occurrence(test, saved, detail)
     for (heading, what), alike in by_change.items():
-        yield heading, what, _occurrence(test, alike)
+        example = _arrow(alike[0]) if alike[0].kind == "arguments" else ""
+        yield heading, what, _occurrence(test, alike, example)
     if not changes:
         what = "only comments and numbers of compiled regions differ"
         yield _OTHER, what, Occurrence(test, (), 1)
@@ -71,22 +72,24 @@ def _occurrence(test: str, changes: Sequence[Change], detail: str = "") -> Occur
 
 def _say_saved(changes: Sequence[Change]) -> tuple[str, str]:
     """Put all that a test saves otherwise on one line, by what it comes to."""
-    before = sum(_bytes(change.before) for change in changes)
-    after = sum(_bytes(change.after) for change in changes)
     more = sum(bool(change.after) and not change.before for change in changes)
     less = sum(bool(change.before) and not change.after for change in changes)
     other = len(changes) - more - less
     parts = ((more, "more"), (less, "less"), (other, "of another type"))
-    counts = ", ".join(f"{count} {word}" for count, word in parts if count)
-    if after == before:
-        return "other values of the same size", f"{counts} saved"
-    sign = "+" if after > before else ""
-    word = "more bytes" if after > before else "fewer bytes"
-    return word, f"{sign}{size(after - before)}: {counts} saved"
+    counts = ", ".join(f"{count} {word}" for count, word in parts if count) + " saved"
+    before = [_size(change.before) for change in changes]
+    after = [_size(change.after) for change in changes]
+    if not all(number.isdecimal() for number in (*before, *after)):
+        return "values whose size depends on the input", counts
+    total = sum(map(int, after)) - sum(map(int, before))
+    if not total:
+        return "other values of the same size", counts
+    sign, what = ("+", "more bytes") if total > 0 else ("", "fewer bytes")
+    return what, f"{sign}{size(total)}: {counts}"
 
 
-def _bytes(text: str) -> int:
-    return int(text.partition(" ")[0]) if text else 0
+def _size(text: str) -> str:
+    return text.partition(" ")[0] or "0"
 
 
 def _arrow(change: Change) -> str:

@@ -11,6 +11,8 @@ from artifacts import document
 
 from pytest_fxregion.__main__ import main
 from pytest_fxregion.review.folders import FolderComparison, compare_folders, read_folder
+from pytest_fxregion.review.grouping import group_changes
+from pytest_fxregion.snapshots.changes import Change
 from pytest_fxregion.snapshots.document import Document, Section, write_document
 
 FORWARD = """\
@@ -181,6 +183,26 @@ def test_equal_changes_of_several_tests_are_one(folders: tuple[Path, Path]) -> N
         ("b/saves_more", forward, "+32 B: 1 more saved")
     ]
     assert groups[("gradient accumulations", "appeared")] == [("c/accumulates", forward, "")]
+
+
+def test_saved_values_come_to_a_number_of_bytes_where_they_have_one() -> None:
+    def said(*sizes: tuple[str, str]) -> tuple[str, str]:
+        changes = [Change("forward", "saved", "x", *pair) for pair in sizes]
+        (group,) = group_changes([("test", changes)])
+        return group.what, group.tests[0].detail
+
+    assert said(("32 f32[8]", ""), ("", "8 f32[2]")) == (
+        "fewer bytes",
+        "-24 B: 1 more, 1 less saved",
+    )
+    assert said(("32 f32[8]", "32 i32[8]")) == (
+        "other values of the same size",
+        "1 of another type saved",
+    )
+    assert said(("", "4*s27 f32[s27]"), ("", "4 f32[]")) == (
+        "values whose size depends on the input",
+        "2 more saved",
+    )
 
 
 def test_the_page(folders: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:

@@ -54,6 +54,15 @@ def test_numbers_that_json_does_not_have_are_text() -> None:
     assert test["figures"] == [{"worst_error": "nan", "seconds": ["-inf", 1.5]}]
 
 
+def test_any_text_can_be_written_and_is_readable() -> None:
+    test = TestEntry("tests/test_a.py::test_a[\udc80 → \x1b]", "passed")
+    report = MachineReport("", "", (test,))
+    text = write_report(report)
+    assert "test_a[\\udc80 → \\u001b]" in text
+    assert text.encode()
+    assert parse_report(text, source="x") == report
+
+
 def test_unknown_keys_are_left_out() -> None:
     value = json.loads(write_report(REPORT))
     value["later"] = value["tests"][0]["later"] = value["tests"][0]["candidates"][0]["later"] = 1
