@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
+import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from textwrap import dedent
 
@@ -85,3 +87,16 @@ class Project:
         root = self.folder / "snapshots"
         files = sorted(path for path in root.rglob("*") if path.is_file())
         return {str(path.relative_to(root)): path.read_bytes() for path in files}
+
+
+def once(folder: Path, name: str, run: Callable[[], Finished]) -> Finished:
+    """Return what ``run`` gave, which only the first of xdist's workers to come here calls.
+
+    ``folder`` is one that all of them share.
+    """
+    kept = folder / f"{name}.json"
+    with (folder / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not kept.exists():
+            kept.write_text(json.dumps(asdict(run())))
+    return Finished(**json.loads(kept.read_text()))

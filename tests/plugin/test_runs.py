@@ -5,11 +5,12 @@ A run costs seconds (it imports torch), so each of the few runs below serves man
 
 from __future__ import annotations
 
+import os
 import shlex
 from pathlib import Path
 
 import pytest
-from pytest_process import Finished, Project
+from pytest_process import Finished, Project, once
 
 ON_CPU = ("--fxregion", "--fxregion-device=cpu")
 
@@ -186,24 +187,47 @@ def made(folder: Path) -> Project:
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    return made(tmp_path_factory.mktemp("project"))
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that all of xdist's workers share."""
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
+    folder /= "runs"
+    folder.mkdir(exist_ok=True)
+    return folder
 
 
 @pytest.fixture(scope="module")
-def recording(project: Project) -> Finished:
+def project(shared: Path) -> Project:
+    """The project of the runs below; files in it are written by the first of them."""
+    return Project(shared / "project")
+
+
+@pytest.fixture(scope="module")
+def recording(shared: Path, project: Project) -> Finished:
     """The first run: it writes the snapshots."""
-    return project.run(*ON_CPU, "tests", "--snapshot-update", "-ra", env={"PYTHONHASHSEED": "1"})
+
+    def run() -> Finished:
+        made(project.folder)
+        return project.run(
+            *ON_CPU, "tests", "--snapshot-update", "-ra", env={"PYTHONHASHSEED": "1"}
+        )
+
+    return once(shared, "recording", run)
 
 
 @pytest.fixture(scope="module")
-def failing(project: Project, recording: Finished) -> Finished:
+def failing(shared: Path, project: Project, recording: Finished) -> Finished:
     """A later run, of faulty functions and wrong markers, that shows the graphs."""
-    assert recording.code == 0
-    before = project.snapshots()
-    done = project.run(*ON_CPU, "--fxregion-show", "-ra", env={"FAULT": "1"})
-    assert project.snapshots() == before
-    return done
+    assert recording.code == 0, recording.text
+
+    def run() -> Finished:
+        before = project.snapshots()
+        done = project.run(*ON_CPU, "--fxregion-show", "-ra", env={"FAULT": "1"})
+        assert project.snapshots() == before
+        return done
+
+    return once(shared, "failing", run)
 
 
 def rows(done: Finished) -> dict[str, list[str]]:
@@ -398,6 +422,7 @@ def test_markers_of_class_and_method_join(failing: Finished) -> None:
     assert "FAILED markers/test_markers.py::TestSettings" not in failing.text
 
 
+@pytest.mark.usefixtures("recording")
 def test_where_a_gpu_is_required_its_absence_is_a_failure(project: Project) -> None:
     done = project.run(*ON_CPU, "--fxregion-gpu=required", "-k", "needs_a_gpu")
     assert done.code == 1
