@@ -213,3 +213,35 @@ def test_a_cuda_build_is_told_by_its_libraries(
     assert gpu.torch_is_built_for_cuda()
     spec = None
     assert not gpu.torch_is_built_for_cuda()
+
+
+@pytest.mark.parametrize(
+    ("worker", "visible", "count", "gpu_names"),
+    [
+        ("gw0", None, 2, "0"),
+        ("gw1", None, 2, "1"),
+        ("gw2", None, 2, "0"),
+        ("gw1", "4,7", 2, "7"),
+        ("gw3", "GPU-a,GPU-b", 2, "GPU-b"),
+        ("master", None, 2, "0"),
+    ],
+)
+def test_each_worker_has_a_gpu_of_its_own(
+    worker: str, visible: str | None, count: int, gpu_names: str
+) -> None:
+    assert gpu.gpu_of_worker(worker, visible, count) == gpu_names
+
+
+@pytest.mark.parametrize(
+    ("worker", "count", "seen"), [("gw1", 2, "1"), ("gw1", 1, ""), ("", 2, "")]
+)
+def test_only_workers_among_several_gpus_take_one(
+    monkeypatch: pytest.MonkeyPatch, worker: str, count: int, seen: str
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")  # is as before after the test
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
+    if worker:
+        monkeypatch.setenv("PYTEST_XDIST_WORKER", worker)
+    monkeypatch.setattr(gpu, "count_gpus", lambda: count)
+    gpu.take_one_of_several()
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == seen
