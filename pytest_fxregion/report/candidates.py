@@ -235,9 +235,14 @@ class CandidateWriter:
         """Add the candidates of an earlier run that this one has not settled."""
         found = {entry.nodeid: entry for entry in entries}
         now = {each.snapshot for entry in entries for each in entry.candidates}
+        passed = {entry.nodeid for entry in entries if entry.outcome in {"passed", "xpassed"}}
         for old in earlier:
-            kept = tuple(each for each in old.candidates if each.snapshot not in now)
-            kept = tuple(each for each in kept if not self._settled(found.get(old.nodeid), each))
+            kept = tuple(
+                each
+                for each in old.candidates
+                if each.snapshot not in now
+                and not self._settled(each, old.nodeid if old.nodeid in passed else None)
+            )
             if not kept:
                 continue
             new = found.get(old.nodeid)
@@ -248,8 +253,11 @@ class CandidateWriter:
             )
         return list(found.values())
 
-    def _settled(self, now: TestEntry | None, candidate: Candidate) -> bool:
-        """Say whether an earlier candidate is of no use any more; remove it if so."""
+    def _settled(self, candidate: Candidate, passed: str | None) -> bool:
+        """Say whether an earlier candidate is of no use any more; remove it if so.
+
+        ``passed`` is the id of its test if that has passed now.
+        """
         try:
             file = resolve_inside(self._folder, candidate.candidate)
         except SnapshotError:
@@ -258,11 +266,7 @@ class CandidateWriter:
             return True
         if self._accepted(file, candidate):
             reason = "it was accepted"
-        elif (
-            now is not None
-            and now.outcome in {"passed", "xpassed"}
-            and (candidate.variant or "") in self._tests[now.nodeid].removable
-        ):
+        elif passed is not None and (candidate.variant or "") in self._tests[passed].removable:
             reason = "its test passes now"
         else:
             return False

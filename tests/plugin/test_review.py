@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import shutil
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -349,6 +353,29 @@ def test_a_test_that_is_run_again_and_passes_leaves_no_candidate(project: Projec
     _hold(project, "a", "b")
     assert "candidate" not in _run(project, OP="cos").text
     assert not any("test_op" in name for name in _files(project))
+
+
+def test_two_runs_at_once_keep_the_candidates_of_both(project: Project) -> None:
+    """One run has the report locked, as this test does here, while the other comes to its end."""
+    _run(project, "tests/test_ops.py::test_op[b]")
+    folder = project.folder / "fxregion-artifacts"
+    others = (folder / "fxregion.json").read_text()
+    (folder / "fxregion.json").unlink()
+    lock = os.open(folder, os.O_RDONLY)
+    with ThreadPoolExecutor() as runs:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            run = runs.submit(_run, project, "tests/test_ops.py::test_op[a]")
+            while not list(folder.rglob("*op?a?@cpu.fx.txt")):
+                assert not run.done()
+                time.sleep(0.05)
+            time.sleep(0.5)
+            assert not run.done()
+            (folder / "fxregion.json").write_text(others)
+        finally:
+            os.close(lock)
+        assert run.result().code == 1
+    assert [len(found) for found in _candidates(project).values()] == [1, 1]
 
 
 def test_a_damaged_report_is_said_and_replaced(project: Project) -> None:
