@@ -39,6 +39,8 @@ def graph_text(
     ]
     layer = [(rng.choice(OPS), rng.randint(1, 6), rng.randint(1, 12)) for _ in range(LAYER)]
     for k in range(nodes):
+        if k % LAYER == 0:
+            lines.append(f"        # file: model.py in layer: y = block(x, {k // LAYER % 5})")
         op, near, far = layer[k % LAYER]
         inputs = [names[-min(near, len(names))], names[-min(far, len(names))]]
         if op in {"sin", "relu", "exp", "cos"}:
@@ -48,8 +50,6 @@ def graph_text(
             continue
         name = f"{op}_{k + first}"
         target = "tanh" if k in other else op
-        if k % LAYER == 0:
-            lines.append(f"        # file: model.py in layer: y = block(x, {k // LAYER % 5})")
         if k % 3 == 0:
             lines.append(f"        # ac_graph_id: {k // LAYER} - {tag(k)}")
         if k % LAYER < 10:

@@ -178,8 +178,17 @@ class _Matcher:
         """Match, in order, nodes that look the same within a few steps."""
         if not self.unmatched_on_both_sides():
             return False
-        everything = range(len(self.old.nodes)), range(len(self.new.nodes))
-        return self._align(*everything, steps, related)
+        return self._align(*self._unmatched_with_anchors(), steps, related)
+
+    def _unmatched_with_anchors(self) -> tuple[list[int], list[int]]:
+        """Return the unmatched nodes, and the pairs that stand right before or after one."""
+        old = {i + step for i in self.old.unmatched() for step in (-1, 0, 1)}
+        new = {j + step for j in self.new.unmatched() for step in (-1, 0, 1)}
+        old = {i for i in old if 0 <= i < len(self.old.nodes)}
+        new = {j for j in new if 0 <= j < len(self.new.nodes)}
+        anchors = {i: j for i in old if (j := self.old.partner[i]) >= 0}
+        anchors |= {i: j for j in new if (i := self.new.partner[j]) >= 0}
+        return sorted(old.union(anchors)), sorted(new.union(anchors.values()))
 
     def match_leftovers(self) -> None:
         """Match, in order, what does the same and has something near in common."""
