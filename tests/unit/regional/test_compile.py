@@ -10,10 +10,11 @@ import pytest
 import torch
 import torch._functorch.config
 import torch._inductor.config
-from annotated_graphs import region, traced
+from annotated_graphs import Compiles, region, traced
 from torch._inductor.async_compile import AsyncCompile
 from torch.fx._graph_pickler import GraphPickler, Options
 from torch.fx.traceback import annotate as annotated
+from torch.utils.checkpoint import checkpoint
 
 from pytest_fxregion._torch import aot_autograd
 from pytest_fxregion.errors import RegionError
@@ -69,6 +70,26 @@ def test_forward_and_backward_of_two_entangled_regions_match_eager() -> None:
     assert sum(r.kind == "forward" for r in found) == 3
     assert {r.kind for r in found} == {"forward", "backward"}
     assert all(source.startswith(__file__ + ":") for r in found for source in r.sources)
+
+
+def test_recomputed_region_uses_the_artifact_of_the_forward(compiles: Compiles) -> None:
+    def block(x: torch.Tensor) -> torch.Tensor:
+        with annotated({"compile_with_inductor": 0}):
+            y = x.sin() * 2
+        return y.exp()
+
+    def fn(x: torch.Tensor) -> Any:
+        return checkpoint(block, x, use_reentrant=False).cos()
+
+    found: list[Region] = []
+    backend = aot_autograd(fw_compiler=recorder(found), bw_compiler=recorder(found))
+    x = X.clone().requires_grad_()
+    torch.compile(fn, backend=backend, fullgraph=True)(x).sum().backward()
+    assert [r.kind for r in found] == ["forward", "recompute", "backward"]
+    assert len(compiles.bodies) == 2  # one for forward and recompute, one for backward
+    expected = X.clone().requires_grad_()
+    fn(expected).sum().backward()
+    torch.testing.assert_close(x.grad, expected.grad)
 
 
 def test_without_tracing_context_and_with_gradients_enabled() -> None:
