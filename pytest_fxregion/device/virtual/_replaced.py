@@ -11,7 +11,7 @@ import ctypes
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace, TracebackType
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 import torch
 import torch._dynamo.device_interface as device_interface
@@ -84,6 +84,22 @@ def require_lazy_init() -> None:
     getattr(library, name)(ctypes.c_int8(cuda), ctypes.c_bool(True))
 
 
+def refuse_initialisation() -> None:
+    """Have a CUDA build's ``torch.cuda.init()`` fail outside of the device, for good.
+
+    Its own function asks the hooks once in a process only; having been answered inside, it would
+    find a device outside.  A CPU build has no such function and fails by itself.
+    """
+    if hasattr(torch._C, "_cuda_init"):
+        setattr(torch._C, "_cuda_init", _no_driver)  # noqa: B010 - not in torch's own stubs
+
+
+def _no_driver() -> NoReturn:
+    raise RuntimeError(
+        "Found no NVIDIA driver on your system (and the virtual CUDA device is not active)"
+    )
+
+
 def forget_device_answers() -> None:
     """Drop what torch remembers about the device (``functools.cache``), on entry and on exit."""
     for module in (utils_triton, inductor_utils):
@@ -129,10 +145,16 @@ def torch_cuda(
         cuda,
         "_cudart",
         SimpleNamespace(
-            cudaMemGetInfo=lambda index: (properties.total_memory, properties.total_memory),
+            cudaMemGetInfo=lambda index: (
+                properties.total_memory - cuda.memory_allocated(),
+                properties.total_memory,
+            ),
             cudaError=SimpleNamespace(success=0),
         ),
     )
+    if torch.version.cuda is None:
+        # Some decisions look at the build: the one of this torch's CUDA wheels.
+        replaced.set(torch.version, "cuda", "13.0")
     # The state of lazy initialisation: copies, so that the real one is as it was.
     replaced.set(cuda, "_initialized", False)
     replaced.set(cuda, "_cached_device_count", None)

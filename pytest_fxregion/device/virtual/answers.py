@@ -102,9 +102,17 @@ def _nothing(*args: Any, **kwargs: Any) -> None:
     return None
 
 
+def _memory_stats(index: int) -> dict[str, Any]:
+    """Return what the device's tensors take, in the form of CUDA's allocator; of peaks the peak."""
+    native = loader.library()
+    now, peak = native.fxregion_virtual_memory(0), native.fxregion_virtual_memory(1)
+    both = {"all": {"current": now, "peak": peak}}
+    return {f"{kind}_bytes": both for kind in ("allocated", "active", "reserved", "requested")}
+
+
 def bindings(arch: Architecture) -> dict[str, Any]:
     """Return the functions of ``torch._C`` that a CUDA build has, for one virtual device."""
-    no_memory: dict[str, Any] = {}
+    native = loader.library()
     major, minor = arch.capability
     return {
         "_cuda_getDeviceCount": lambda: 1,
@@ -120,9 +128,9 @@ def bindings(arch: Architecture) -> dict[str, Any]:
         "_cuda_synchronize": _nothing,
         "_cuda_ipc_collect": _nothing,
         "_cuda_emptyCache": _nothing,
-        "_cuda_memoryStats": lambda index: no_memory,
+        "_cuda_memoryStats": _memory_stats,
         "_cuda_resetAccumulatedMemoryStats": _nothing,
-        "_cuda_resetPeakMemoryStats": _nothing,
+        "_cuda_resetPeakMemoryStats": lambda index: native.fxregion_virtual_reset_peak_memory(),
         "_cuda_getCurrentStream": lambda index: _stream_data(torch.accelerator.current_stream()),
         "_cuda_getDefaultStream": lambda index: (0, 0, 1),
         "_cuda_getCurrentRawStream": lambda index: torch.accelerator.current_stream().stream_id,
@@ -151,6 +159,7 @@ def activate(arch: Architecture) -> Iterator[None]:
     if torch.cuda.is_available():
         raise DeviceError("a CUDA device is active already; the virtual one cannot be put over it")
     properties = device_properties(arch)
+    _replaced.refuse_initialisation()
     with contextlib.ExitStack() as stack:
         native.fxregion_virtual_activate(*arch.capability)
         stack.callback(native.fxregion_virtual_deactivate)

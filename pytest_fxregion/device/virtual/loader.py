@@ -64,6 +64,7 @@ def load(progress: Callable[[str], None] | None = None) -> None:
             "this torch does not take the virtual CUDA device's operators: "
             + refused.decode(errors="replace")
         )
+    loaded.fxregion_virtual_memory.restype = ctypes.c_int64
     _library = loaded
 
 

@@ -129,6 +129,45 @@ def test_memory_is_given_back() -> None:
     assert _resident_bytes() - before < 20_000_000
 
 
+def test_memory_is_counted_as_cuda_counts_it() -> None:
+    gc.collect()
+    before = torch.cuda.memory_allocated()
+    x = torch.ones(1000, device="cuda")  # 4000 bytes: eight blocks of 512
+    assert torch.cuda.memory_allocated() == before + 4096
+    y = x * 2
+    view = y[1:]
+    assert torch.cuda.memory_allocated() == before + 8192
+    del x, y
+    assert torch.cuda.memory_allocated() == before + 4096
+    assert torch.cuda.max_memory_allocated() >= before + 8192
+    view.untyped_storage().resize_(0)
+    assert torch.cuda.memory_allocated() == before
+    torch.cuda.reset_peak_memory_stats()
+    assert torch.cuda.max_memory_allocated() == before
+    out = torch.empty(0, device="cuda")
+    torch.arange(2000, out=out, dtype=torch.float32)
+    assert torch.cuda.memory_allocated() == before + 8192
+
+
+def test_a_checkpoint_saves_memory_that_can_be_seen() -> None:
+    from torch.utils.checkpoint import checkpoint
+
+    def chain(x: torch.Tensor) -> torch.Tensor:
+        for _ in range(8):
+            x = x.sin().exp()
+        return x
+
+    def held(recompute: bool) -> int:
+        x = torch.ones(10_000, device="cuda", requires_grad=True)
+        gc.collect()
+        before = torch.cuda.memory_allocated()
+        y = checkpoint(chain, x, use_reentrant=False) if recompute else chain(x)
+        assert y.requires_grad
+        return torch.cuda.memory_allocated() - before
+
+    assert held(recompute=True) * 8 <= held(recompute=False)
+
+
 def test_results_outlive_their_arguments() -> None:
     def build() -> torch.Tensor:
         x = torch.arange(1000.0, device="cuda")

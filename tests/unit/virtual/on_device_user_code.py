@@ -49,7 +49,6 @@ def test_torch_cuda_answers_and_bookkeeping() -> None:
     assert cuda.get_device_capability() == (9, 0)
     assert cuda.is_bf16_supported()
     assert cuda.is_tf32_supported()
-    assert cuda.memory_allocated() == cuda.max_memory_allocated() == 0
     cuda.synchronize()
     cuda.empty_cache()
     cuda.reset_peak_memory_stats()

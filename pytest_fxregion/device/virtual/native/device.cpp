@@ -102,16 +102,17 @@ struct VirtualGuard final : c10::impl::DeviceGuardImplInterface {
 
 // ---- memory ------------------------------------------------------------------------------------
 
+std::atomic<int64_t> bytes_now{0};
+std::atomic<int64_t> bytes_peak{0};
+
 struct HostAllocator final : c10::Allocator {
   c10::DataPtr allocate(size_t bytes) override {
-    auto* cpu = c10::GetCPUAllocator();
-    auto owned = cpu->allocate(bytes);
+    auto owned = c10::GetCPUAllocator()->allocate(bytes);
     auto* data = owned.get();
-    auto deleter = owned.get_deleter();
-    return {data, owned.release_context(), deleter, kDevice};
+    return counted(data, bytes, std::move(owned));
   }
   c10::DeleterFnPtr raw_deleter() const override {
-    return c10::GetCPUAllocator()->raw_deleter();
+    return nullptr;
   }
   void copy_data(void* to, const void* from, std::size_t bytes) const override {
     default_copy_data(to, from, bytes);
@@ -189,6 +190,13 @@ Capability capability() {
 
 c10::Allocator* allocator() {
   return &host_allocator;
+}
+
+void count_memory(int64_t bytes) {
+  const auto now = bytes_now += bytes;
+  auto peak = bytes_peak.load();
+  while (now > peak && !bytes_peak.compare_exchange_weak(peak, now)) {
+  }
 }
 
 // ---- generator ---------------------------------------------------------------------------------
@@ -311,6 +319,9 @@ namespace at {
 
 struct CUDAHooks final : CUDAHooksInterface {
   explicit CUDAHooks(CUDAHooksArgs) {}
+  static void check_active(const char* what) {
+    TORCH_CHECK(fxregion::active(), "Cannot ", what, ": there is no GPU, and no virtual one active");
+  }
   bool hasCUDA() const override {
     return fxregion::active();
   }
@@ -320,7 +331,10 @@ struct CUDAHooks final : CUDAHooksInterface {
   bool isAvailable() const override {
     return fxregion::active();
   }
-  void init() const override {}
+  // Before the first use torch asks for this; a CUDA build's own says the same.
+  void init() const override {
+    check_active("initialize CUDA");
+  }
   bool hasPrimaryContext(DeviceIndex) const override {
     return fxregion::active();
   }
@@ -360,9 +374,11 @@ struct CUDAHooks final : CUDAHooksInterface {
     return fxregion::allocator();
   }
   const Generator& getDefaultGenerator(DeviceIndex) const override {
+    check_active("get a CUDA generator");
     return fxregion::default_generator();
   }
   Generator getNewGenerator(DeviceIndex) const override {
+    check_active("get a CUDA generator");
     return at::make_generator<fxregion::VirtualGenerator>(
         c10::make_intrusive<fxregion::GeneratorState>());
   }
@@ -430,6 +446,14 @@ FXREGION_EXPORT void fxregion_virtual_activate(int major, int minor) {
   fxregion::capability_major = major;
   fxregion::capability_minor = minor;
   fxregion::is_active = true;
+}
+
+FXREGION_EXPORT int64_t fxregion_virtual_memory(int peak) {
+  return peak != 0 ? fxregion::bytes_peak : fxregion::bytes_now;
+}
+
+FXREGION_EXPORT void fxregion_virtual_reset_peak_memory() {
+  fxregion::bytes_peak = fxregion::bytes_now.load();
 }
 
 FXREGION_EXPORT void fxregion_virtual_deactivate() {

@@ -24,6 +24,31 @@ Capability capability();
 
 c10::Allocator* allocator();
 
+void count_memory(int64_t bytes);
+
+template <typename Owner>
+struct CountedBlock {
+  CountedBlock(Owner owner, size_t size)
+      : memory(std::move(owner)), bytes(static_cast<int64_t>((size + 511) / 512 * 512)) {
+    count_memory(bytes);
+  }
+  ~CountedBlock() {
+    count_memory(-bytes);
+  }
+  CountedBlock(const CountedBlock&) = delete;
+  CountedBlock& operator=(const CountedBlock&) = delete;
+  Owner memory;
+  int64_t bytes;
+};
+
+// Memory that `owner` keeps alive, as the device's; counted until it is freed, in blocks of 512
+// bytes as CUDA's caching allocator counts.
+template <typename Owner>
+c10::DataPtr counted(void* data, size_t bytes, Owner owner) {
+  auto free_block = [](void* context) { delete static_cast<CountedBlock<Owner>*>(context); };
+  return {data, new CountedBlock<Owner>(std::move(owner), bytes), free_block, kDevice};
+}
+
 // A CUDA generator's state is a seed and an offset; clones made by `graphsafe_get_state` share it.
 struct GeneratorState final : c10::intrusive_ptr_target {
   uint64_t seed = c10::default_rng_seed_val;

@@ -8,12 +8,19 @@
 namespace fxregion {
 namespace {
 
-// A storage over the bytes of `other`, which lives as long as this one does.
-c10::Storage storage_over(const c10::Storage& other, c10::Device device, c10::Allocator* allocator) {
+// A CPU storage over the bytes of a device storage, which lives as long as this one does.
+c10::Storage host_storage(const c10::Storage& device) {
   auto free_reference = [](void* context) { delete static_cast<c10::Storage*>(context); };
-  c10::DataPtr data(other.mutable_data(), new c10::Storage(other), free_reference, device);
+  c10::DataPtr data(
+      device.mutable_data(), new c10::Storage(device), free_reference, c10::Device(c10::kCPU));
   return c10::Storage(
-      c10::Storage::use_byte_size_t(), other.nbytes(), std::move(data), allocator, true);
+      c10::Storage::use_byte_size_t(), device.nbytes(), std::move(data), c10::GetCPUAllocator(),
+      true);
+}
+
+// The bytes of a CPU storage as the device's memory.
+c10::DataPtr device_data(const c10::Storage& host) {
+  return counted(host.mutable_data(), host.nbytes(), host);
 }
 
 at::Tensor tensor_over(c10::Storage storage, c10::DispatchKey key, const at::Tensor& like) {
@@ -46,7 +53,7 @@ c10::Storage HostCall::to_host(const c10::Storage& storage) {
       return pair.host;
     }
   }
-  auto host = storage_over(storage, c10::Device(c10::kCPU), c10::GetCPUAllocator());
+  auto host = host_storage(storage);
   storages_.push_back({storage, host});
   return host;
 }
@@ -70,7 +77,8 @@ c10::Storage HostCall::device_storage(const c10::Storage& host) {
       return pair.device;
     }
   }
-  auto device = storage_over(host, kDevice, allocator());
+  c10::Storage device(
+      c10::Storage::use_byte_size_t(), host.nbytes(), device_data(host), allocator(), true);
   storages_.push_back({device, host});
   return device;
 }
@@ -142,8 +150,7 @@ void HostCall::write_back() {
     auto host = storages_[i].host;
     if (host.data() != device.data() || host.nbytes() != device.nbytes()) {
       // Resized: the device storage takes the new memory, and holds what owns it.
-      auto renewed = storage_over(host, kDevice, allocator());
-      device.set_data_ptr_noswap(std::move(renewed.unsafeGetStorageImpl()->mutable_data_ptr()));
+      device.set_data_ptr_noswap(device_data(host));
       device.set_nbytes(host.nbytes());
     }
   }
