@@ -64,28 +64,17 @@ class RegionSnapshot(SnapshotAssertion):
 
     def __eq__(self, other: object) -> bool:
         __tracebackhide__ = True
-        check(self, other)
+        comparison = self._compare(other)
+        if not comparison:
+            pytest.fail(comparison.text, pytrace=False)
         return True
 
     def __ne__(self, other: object) -> bool:
+        return not self._compare(other)
+
+    def _compare(self, value: object) -> Comparison:
         record = self.test_location.item.stash[RECORD]
-        return not compare(self, document_of(other, record.provenance))
-
-
-def check(snapshot: SnapshotAssertion, value: object, *, name: str | None = None) -> None:
-    """Fail the test, with what changed and the command that accepts it, unless ``value`` is equal.
-
-    Args:
-        snapshot: the value of the ``fxregion_snapshot`` fixture.
-        value: a run, one of its graphs, or a document.
-        name: the name of the snapshot, for a test that has several.
-
-    """
-    __tracebackhide__ = True
-    record = snapshot.test_location.item.stash[RECORD]
-    comparison = compare(snapshot, document_of(value, record.provenance), index=name)
-    if not comparison:
-        pytest.fail(comparison.text, pytrace=False)
+        return compare(self, document_of(value, record.provenance))
 
 
 def compare(

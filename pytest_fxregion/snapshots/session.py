@@ -7,9 +7,8 @@ removes files and reports.  Every function does nothing in a run that was not co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from pytest_fxregion.errors import SnapshotError
 from pytest_fxregion.snapshots import names
-from pytest_fxregion.snapshots.assertion import RegionSnapshot, check
+from pytest_fxregion.snapshots.assertion import RegionSnapshot
 from pytest_fxregion.snapshots.ledger import (
     TestRecord,
     discard,
@@ -220,11 +219,6 @@ def make_snapshot(
         update_snapshots=snapshot.update_snapshots and settings.may_write,
         update_new_snapshots_only=snapshot.update_new_snapshots_only and settings.may_write,
     )
-
-
-def checker(snapshot: SnapshotAssertion) -> Callable[..., None]:
-    """Return ``check(value, *, name=None)`` for a test: see :func:`.assertion.check`."""
-    return partial(check, snapshot)
 
 
 def note_report(item: pytest.Item, report: pytest.TestReport) -> None:

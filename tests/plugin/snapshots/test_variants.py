@@ -46,12 +46,12 @@ def test_a_value_unlike_the_base_fails_and_is_recorded_beside_it(suite: Project)
     assert suite.files() == {V: "v cuda", f"{V}@cpu": "v 1"}
 
 
-def test_the_most_specific_variant_is_read_and_updated(suite: Project, xdist: bool) -> None:
+def test_the_most_specific_variant_is_read_and_updated(suite: Project) -> None:
     files = {V: "v cuda", f"{V}@cpu": "v cpu", f"{V}@{THIS_TORCH}": "v 1", f"{V}@torch0.1": "v old"}
     for name, text in files.items():
         suite.write_snapshot(name, text)
-    assert suite.run(xdist=xdist).status == 0
-    assert suite.update(xdist=xdist, VALUE="2").status == 0
+    assert suite.run().status == 0
+    assert suite.update(VALUE="2").status == 0
     assert suite.files() == {**files, f"{V}@{THIS_TORCH}": "v 2"}
 
 
@@ -86,18 +86,18 @@ def test_a_variant_equal_to_one_of_a_single_torch_version_is_kept(suite: Project
     assert suite.files() == {V: "v cuda", f"{V}@cpu": "v 1"}
 
 
-def test_a_named_variant_is_recorded_and_used_by_name_only(suite: Project, xdist: bool) -> None:
+def test_a_named_variant_is_recorded_and_used_by_name_only(suite: Project) -> None:
     old = {V: "v cuda", f"{V}@cpu": "v cpu", f"{V}-old@cpu": "unused"}
     for name, text in old.items():
         suite.write_snapshot(name, text)
-    run = suite.run("--fxregion-record=laptop", xdist=xdist)
+    run = suite.run("--fxregion-record=laptop")
     assert "--fxregion-record=laptop --snapshot-update" in run.output
 
-    run = suite.update("--fxregion-record=laptop", xdist=xdist)
+    run = suite.update("--fxregion-record=laptop")
     assert run.status == 0
     assert suite.files() == {**old, f"{V}@laptop": "v 1"}  # while recording nothing is removed
-    assert suite.run("--fxregion-record=laptop", xdist=xdist).status == 0
-    assert suite.run("-k", "test_v", "--snapshot-warn-unused", xdist=xdist).status == 1
+    assert suite.run("--fxregion-record=laptop").status == 0
+    assert suite.run("-k", "test_v", "--snapshot-warn-unused").status == 1
 
 
 def test_a_variant_with_a_strange_name_is_refused(suite: Project) -> None:
