@@ -1,18 +1,14 @@
-"""One call of the function under test: copied inputs, forward, backward, named results.
+"""Call the function under test once: copied inputs, forward, backward, named results.
 
-Comes in: a function or module with its arguments.  Goes out: :class:`Results`, the same names
+Comes in: a :class:`~pytest_fxregion.call.Call`.  Goes out: :class:`Results`, the same names
 whether the call was eager, in float64 or compiled, so that they can be compared one by one.
 """
 
 from __future__ import annotations
 
-import copy
-import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
-from types import FunctionType, MethodType
 from typing import Any
 
 import torch
@@ -25,6 +21,7 @@ from pytest_fxregion._torch import (
     tree_map,
     was_written,
 )
+from pytest_fxregion.call import Call, named_leaves, named_parameters
 
 
 @dataclass(frozen=True)
@@ -41,124 +38,6 @@ class Results:
     gradients: dict[str, torch.Tensor]
     cotangents: tuple[torch.Tensor, ...]
     used_randomness: bool
-
-
-@dataclass(frozen=True)
-class Call:
-    """A function or module and the arguments to call it with; the arguments are never changed."""
-
-    function: Callable[..., Any]
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-
-    def argument_names(self) -> dict[str, Any]:
-        """Return the arguments by parameter name, containers as they are."""
-        function = self.function.forward if isinstance(self.function, nn.Module) else self.function
-        try:
-            bound = inspect.signature(function).bind(*self.args, **self.kwargs)
-        except (TypeError, ValueError):
-            return {**{f"args[{i}]": a for i, a in enumerate(self.args)}, **self.kwargs}
-        named: dict[str, Any] = {}
-        for name, value in bound.arguments.items():
-            if bound.signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD:
-                # A positional-only parameter may have the name of one of them.
-                named.update({f"{name}[{k!r}]" if k in named else k: value[k] for k in value})
-            else:
-                named[name] = value
-        return named
-
-    def modules(self) -> dict[str, nn.Module]:
-        """Return every module that the call can reach, by the prefix of its parameters' names.
-
-        Those are the function itself, what it brings along (:func:`brought_along`) and arguments.
-        A module reached twice is named once.
-        """
-        found = {**brought_along(self.function), **self.argument_names()}
-        unique: dict[int, tuple[str, nn.Module]] = {}
-        for prefix, leaf in tree_flatten_with_names(found):
-            if isinstance(leaf, nn.Module):
-                unique.setdefault(id(leaf), (prefix, leaf))
-        return dict(unique.values())
-
-    def brought_tensors(self) -> dict[str, torch.Tensor]:
-        """Return the tensors that the function brings along, by name."""
-        found = tree_flatten_with_names(brought_along(self.function))
-        return {name: leaf for name, leaf in found if isinstance(leaf, torch.Tensor)}
-
-    def in_float64(self) -> Call:
-        """Return the same call with every floating-point argument and parameter in float64.
-
-        What is passed twice is one object there too.  What the function brings along, other than
-        the module it belongs to, stays as it is.
-        """
-        copies: dict[int, Any] = {}
-
-        def widen(leaf: Any) -> Any:
-            if isinstance(leaf, nn.Module):
-                return copy.deepcopy(leaf, copies).double()
-            if not isinstance(leaf, torch.Tensor):
-                return leaf
-            if id(leaf) not in wide:
-                wide[id(leaf)] = widened(leaf)
-            return wide[id(leaf)]
-
-        wide: dict[int, torch.Tensor] = {}
-        function = self.function
-        owner = getattr(function, "__self__", None)
-        if isinstance(owner, nn.Module) and not isinstance(function, nn.Module):
-            function = getattr(widen(owner), function.__name__)
-        args, kwargs = tree_map(widen, (self.args, self.kwargs))
-        return Call(widen(function), args, kwargs)
-
-
-def brought_along(function: Any) -> dict[str, Any]:
-    """Return what a function uses besides its arguments, by name.
-
-    A module, or the module whose method it is, has the empty name.  Else: what ``partial`` has
-    bound, defaults, what the function closes over, globals that it names, and the same again of
-    functions among those that stand in the same file.
-    """
-    home = function
-    while isinstance(home, partial):
-        home = home.func
-    found: dict[str, Any] = {}
-    pending, seen = [function], set[int]()
-    while pending:
-        current = pending.pop(0)
-        if id(current) in seen:
-            continue
-        seen.add(id(current))
-        for name, value in _bound_names(current).items():
-            if found.setdefault(name, value) is not value:
-                found[f"{current.__name__}.{name}"] = value
-            if isinstance(value, FunctionType) and value.__module__ == home.__module__:
-                pending.append(value)
-    return found
-
-
-def _bound_names(function: Any) -> dict[str, Any]:
-    if isinstance(function, nn.Module):
-        return {"": function}
-    if isinstance(function, partial):
-        bound = inspect.signature(function.func).bind_partial(*function.args, **function.keywords)
-        return {**bound.arguments, **_bound_names(function.func)}
-    if isinstance(function, MethodType):
-        return {"": function.__self__} if isinstance(function.__self__, nn.Module) else {}
-    if not isinstance(function, FunctionType):
-        return {}
-    names: dict[str, Any] = {
-        parameter.name: parameter.default
-        for parameter in inspect.signature(function).parameters.values()
-        if parameter.default is not parameter.empty
-    }
-    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-    for name, cell in cells:
-        with suppress(ValueError):  # a cell that is not filled yet
-            names[name] = cell.cell_contents
-    for name in function.__code__.co_names:
-        if name in function.__globals__:
-            names.setdefault(name, function.__globals__[name])
-    return names
 
 
 def execute(
@@ -216,17 +95,6 @@ def execute(
     return Results(outputs, values, gradients, tuple(cotangents), used_randomness)
 
 
-def widened(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a leaf of the same values in double precision; integers and booleans as they are."""
-    if tensor.is_complex():
-        wide = tensor.detach().to(torch.complex128)
-    elif tensor.is_floating_point():
-        wide = tensor.detach().double()
-    else:
-        return tensor
-    return wide.requires_grad_(tensor.requires_grad)
-
-
 def draw_cotangents(outputs: Sequence[torch.Tensor], seed: int) -> list[torch.Tensor]:
     """Return a random cotangent for each output, of its shape, dtype and device.
 
@@ -241,17 +109,6 @@ def draw_cotangents(outputs: Sequence[torch.Tensor], seed: int) -> list[torch.Te
         ).to(dtype=output.dtype, device=output.device)
         for output in outputs
     ]
-
-
-def named_leaves(call: Call) -> dict[int, str]:
-    """Return the names of the tensors that gradients are collected for, by identity."""
-    names: dict[int, str] = {}
-    arguments = tree_flatten_with_names(call.argument_names())
-    brought = call.brought_tensors().items()
-    for name, value in (*arguments, *_named_parameters(call.modules()), *brought):
-        if isinstance(value, torch.Tensor):
-            names.setdefault(id(value), name)
-    return names
 
 
 class PrecisionWatch(DispatchMode):
@@ -352,17 +209,11 @@ def _state_kept(
                 tensors[key].grad = gradient
 
 
-def _named_parameters(modules: dict[str, nn.Module]) -> Iterator[tuple[str, nn.Parameter]]:
-    for prefix, module in modules.items():
-        for name, parameter in module.named_parameters():
-            yield f"{prefix}.{name}" if prefix else name, parameter
-
-
 def _gradients(
     arguments: Sequence[tuple[str, Any]], modules: dict[str, nn.Module]
 ) -> dict[str, torch.Tensor]:
     found: dict[str, torch.Tensor] = {}
-    for name, tensor in (*arguments, *_named_parameters(modules)):
+    for name, tensor in (*arguments, *named_parameters(modules)):
         if isinstance(tensor, torch.Tensor) and tensor.is_leaf and tensor.grad is not None:
             found.setdefault(name, tensor.grad.detach().clone())
     return found

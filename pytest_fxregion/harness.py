@@ -19,6 +19,7 @@ import torch
 
 from pytest_fxregion._torch import patched_inductor_config, reset_compiler
 from pytest_fxregion.backend import RegionalBackend
+from pytest_fxregion.call import Call, widened
 from pytest_fxregion.capture.observer import Capture
 from pytest_fxregion.capture.record import Compilation
 from pytest_fxregion.checks.annotations import AnnotatedLines, describe, lost_lines
@@ -31,7 +32,7 @@ from pytest_fxregion.checks.gradient_accumulation import (
 from pytest_fxregion.device import Device
 from pytest_fxregion.device.virtual.launches import recorded
 from pytest_fxregion.errors import CheckError, FxRegionWarning
-from pytest_fxregion.execution import Call, PrecisionWatch, Results, execute, widened
+from pytest_fxregion.execution import PrecisionWatch, Results, execute
 from pytest_fxregion.kernels.execution import execution_record
 from pytest_fxregion.kernels.machine_code import compile_kernels
 from pytest_fxregion.run import RegionRun, SnapshotCheck, Tracked

@@ -186,6 +186,11 @@ class RegionRun:
         In this order a wrong result is never recorded.
         """
         __tracebackhide__ = True
+        if not self.graphs:
+            raise CheckError(
+                f"{self._where}: torch.compile made no graph of the function and ran it eagerly "
+                "(TORCH_LOGS=graph_breaks says why), so there is nothing to check"
+            )
         self.check_numerics()
         self.check_gradient_accumulation()
         self.check_snapshot()

@@ -11,15 +11,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from pytest_fxregion.execution import (
-    Call,
-    PrecisionWatch,
-    Results,
-    draw_cotangents,
-    execute,
-    named_leaves,
-    widened,
-)
+from pytest_fxregion.call import Call, named_leaves, widened
+from pytest_fxregion.execution import PrecisionWatch, Results, draw_cotangents, execute
 
 
 def leaf(*shape: int) -> Tensor:
@@ -410,6 +403,23 @@ def test_the_function_itself_is_widened(reached: Callable[[Scale], Callable[...,
     assert wide_values(call(reached(model), leaf(2)).in_float64()) == {torch.float64}
     assert model.factor.dtype == torch.float32
     assert model.calls == 0
+
+
+def test_what_a_function_closes_over_is_float64_too() -> None:
+    model = nn.Linear(2, 2)
+    scale = torch.ones(2)
+
+    def helper(x: torch.Tensor) -> torch.Tensor:
+        return torch.as_tensor(model(x)) * scale
+
+    def function(x: torch.Tensor, again: bool = True) -> torch.Tensor:
+        return function(helper(x), False) if again else helper(x)
+
+    wide = call(function, leaf(2)).in_float64()
+    assert wide.function(*wide.args).dtype is torch.float64
+    assert model.weight.dtype is scale.dtype is torch.float32
+    bound = call(functools.partial(function, again=False), leaf(2)).in_float64()
+    assert bound.function(*bound.args).dtype is torch.float64
 
 
 def test_what_is_passed_twice_is_one_object_in_float64_too() -> None:
