@@ -5,31 +5,42 @@ A list of the process, not of a thread: autograd runs a device's backward in a t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Launch:
-    """One start of a kernel.  ``configuration`` are its compile-time constants."""
+    """One start of a kernel.
+
+    ``configuration`` are its compile-time constants, ``supplied`` the libdevice functions and
+    inline PTX instructions that were computed in their stead by torch and numpy.
+    """
 
     kernel: str
     configuration: str
     grid: tuple[int, int, int]
+    supplied: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return f"{self.kernel} [{self.configuration}] grid {self.grid}"
+        supplied = f" with {', '.join(self.supplied)}" if self.supplied else ""
+        return f"{self.kernel} [{self.configuration}] grid {self.grid}{supplied}"
 
 
 _listeners: list[list[Launch]] = []
 
 
-def note(kernel: str, constants: Mapping[str, object], grid: tuple[int, int, int]) -> None:
-    """Tell whoever listens that a kernel is started."""
+def note(
+    kernel: str,
+    constants: Mapping[str, object],
+    grid: tuple[int, int, int],
+    supplied: Iterable[str] = (),
+) -> None:
+    """Tell whoever listens that a kernel was run."""
     if _listeners:
         configuration = ", ".join(f"{name}={value}" for name, value in sorted(constants.items()))
-        launch = Launch(kernel, configuration, grid)
+        launch = Launch(kernel, configuration, grid, tuple(sorted(supplied)))
         for listener in _listeners:
             listener.append(launch)
 

@@ -407,6 +407,17 @@ def test_libdevice_is_reached_under_both_of_its_names() -> None:
     torch.testing.assert_close(out, x.tanh() + x**2)
 
 
+def test_a_launch_is_noted_with_what_was_supplied() -> None:
+    from pytest_fxregion.device.virtual.launches import recorded
+
+    x = torch.randn(16, device="cuda")
+    with recorded() as launches:
+        library_kernel[(1,)](x, torch.empty_like(x), N=16)
+    assert [str(launch) for launch in launches] == [
+        "library_kernel [N=16] grid (1, 1, 1) with __nv_powf, __nv_tanhf"
+    ]
+
+
 @triton.jit
 def block_pointer_kernel(x, out, rows, columns, N: tl.constexpr):
     source = tl.make_block_ptr(x, (rows, columns), (columns, 1), (0, 0), (N, N), (1, 0))

@@ -58,6 +58,7 @@ class GridBuilder(interpreter.InterpreterBuilder):  # type: ignore[misc]
 
     programs: Array  # (programs, 3): the grid coordinates of each
     memory: Memory
+    supplied: set[str]  # libdevice functions and PTX instructions that the kernel used
     branches: int  # how often a program asked whether a value is true
     grid_dim: tuple[int, int, int]
 
@@ -423,6 +424,7 @@ class GridBuilder(interpreter.InterpreterBuilder):  # type: ignore[misc]
     ) -> Any:
         arrays = list(np.broadcast_arrays(*(h.data for h in arguments)))
         dtype = result.scalar
+        self.supplied.add(symbol)
         return Handle(libdevice.call(symbol, arrays, storage_dtype(dtype)), dtype)
 
     def create_inline_asm(
@@ -430,6 +432,7 @@ class GridBuilder(interpreter.InterpreterBuilder):  # type: ignore[misc]
     ) -> Any:
         arrays = list(np.broadcast_arrays(*(h.data for h in values)))
         dtype = types[0].scalar
+        self.supplied.add(assembly.split()[0])
         out = run_assembly(assembly, arrays, storage_dtype(dtype))
         return _Call([Handle(out, dtype)])
 

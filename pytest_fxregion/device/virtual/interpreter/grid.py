@@ -76,12 +76,14 @@ class GridExecutor:
             x, y, z = (*(int(n) for n in grid), 1, 1)[:3]
             size = (x, y, z)
             constants = {name: bound[name] for name in self.constexprs if name in bound}
-            launches.note(self.fn.__name__, constants, size)
             self._run(arguments, size)
+            supplied = interpreter.interpreter_builder.supplied
+            launches.note(self.fn.__name__, constants, size, supplied)
 
     def _run(self, arguments: dict[str, Any], grid: tuple[int, ...]) -> None:
         builder: GridBuilder = interpreter.interpreter_builder
         builder.set_grid_dim(*grid)
+        builder.supplied = set()
         # In the order in which Triton's interpreter runs them: the last axis fastest.
         programs = np.indices(grid, dtype=np.int32).reshape(3, -1).T
         waiting = [programs] if len(programs) else []
