@@ -38,6 +38,11 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     return fxregion_session.header(config)
 
 
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Keep pytest from running a snapshot as a doctest file, which ``test_*.fx.txt`` would be."""
+    return True if collection_path.name.endswith(".fx.txt") else None
+
+
 def pytest_pycollect_makemodule(
     module_path: Path, parent: pytest.Collector
 ) -> pytest.Collector | None:

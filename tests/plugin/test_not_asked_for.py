@@ -152,3 +152,13 @@ def test_marker_options_and_fixtures_are_documented(project: Project) -> None:
     assert "--fxregion-device=DEVICE" in text
     assert "fxregion_device (string)" in text
     assert "Compile functions with their annotated regions" in project.run("--fixtures").text
+
+
+def test_a_snapshot_file_is_no_doctest(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    (tmp_path / "snapshots").mkdir()
+    (tmp_path / "snapshots" / "test_one.fx.txt").write_text(">>> 1 / 0\n", encoding="utf-8")
+    (tmp_path / "test_plain.py").write_text("def test_plain(): pass\n", encoding="utf-8")
+    finished = project.run()
+    assert finished.code == 0
+    assert "1 passed" in finished.text
