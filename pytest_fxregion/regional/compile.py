@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -27,6 +28,9 @@ from pytest_fxregion.errors import RegionError
 
 from .artifacts import ARTIFACTS, Artifact
 from .effects import only_computes
+from .repro import repro_script
+
+_Scope = Callable[[], AbstractContextManager[None]]
 
 
 class PieceCompiler:
@@ -38,7 +42,7 @@ class PieceCompiler:
     """
 
     def __init__(self) -> None:
-        self._unready: list[tuple[Hashable, str, Callable[[], None]]] = []
+        self._unready: list[tuple[Hashable, _Scope, Callable[[], None]]] = []
 
     def __enter__(self) -> Self:
         return self
@@ -51,8 +55,8 @@ class PieceCompiler:
     ) -> None:
         try:
             while self._unready and error is None:
-                _, about, wait = self._unready[0]
-                with _failures_named(about):
+                _, failures_named, wait = self._unready[0]
+                with failures_named():
                     wait()
                 self._unready.pop(0)
         finally:
@@ -76,7 +80,8 @@ class PieceCompiler:
         Works inside ``torch.compile`` and without it: where there is no tracing context of the
         values' fake mode, one is made.
 
-        Raises :class:`RegionError` naming the region, its source lines and its configuration.
+        Raises :class:`RegionError` naming the region, its source lines and its configuration, with
+        a script that compiles the region by itself as a note.
         """
         artifact = ARTIFACTS.get(key)
         if artifact is not None:
@@ -87,7 +92,7 @@ class PieceCompiler:
             about += f" under {dict(configs)!r}"
         operands = [node.meta["val"] for node in body.graph.find_nodes(op="placeholder")]
         with (
-            _failures_named(about),
+            _failures_named(about, body, configs),
             patched_inductor_config(dict(configs)),
             tracing_with(mode),
             without_node_metadata(),
@@ -97,7 +102,8 @@ class PieceCompiler:
                 prepare_cpu_compiler()
                 with kernels_awaited_later() as waiting:
                     call = standalone_compile(body, operands)
-                self._unready += [(key, about, wait) for wait in waiting]
+                report = partial(_failures_named, about, body, configs)
+                self._unready += [(key, report, wait) for wait in waiting]
             else:
                 call = standalone_compile(body, operands)
         generated = generated_call(call) if only_computes(body) else None
@@ -107,13 +113,18 @@ class PieceCompiler:
 
 
 @contextmanager
-def _failures_named(about: str) -> Iterator[None]:
+def _failures_named(about: str, body: GraphModule, configs: Mapping[str, object]) -> Iterator[None]:
+    """Report a failure as the region's, with a script that shows it as a note."""
     try:
         yield
     except RestartAnalysis:
         raise  # not a failure: dynamo traces again, and we are called again
     except Exception as error:
-        raise RegionError(f"{about}: {type(error).__name__}: {error}") from error
+        named = RegionError(f"{about}: {type(error).__name__}: {error}")
+        script = repro_script(body, configs)
+        if script is not None:
+            named.add_note(f"The region by itself:\n\n{script}")
+        raise named from error
 
 
 def _is_on_cpu(body: GraphModule) -> bool:

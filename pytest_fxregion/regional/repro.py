@@ -1,0 +1,55 @@
+"""A script that compiles one region by itself.  In: its body and configuration; out: text.
+
+The script needs torch alone, so that it can go into a report to PyTorch as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from textwrap import indent
+
+import torch
+from torch.fx import GraphModule
+
+from pytest_fxregion._torch import size_hint
+
+_SCRIPT = """\
+import torch
+import torch._inductor.config
+from torch import device, inf, nan  # names that the graph's text uses
+
+
+class Region(torch.nn.Module):
+{code}
+
+
+def strided(shape, stride, dtype, where):
+    extent = 1 + sum((size - 1) * step for size, step in zip(shape, stride)) if all(shape) else 0
+    return torch.testing.make_tensor(extent, dtype=dtype, device=where).as_strided(shape, stride)
+
+
+operands = [
+{operands}
+]
+with torch.no_grad(), torch._inductor.config.patch({configs}):
+    print(torch.compile(Region())(*operands))
+"""
+
+
+def repro_script(body: GraphModule, configs: Mapping[str, object]) -> str | None:
+    """Write the script; None if the body holds subgraphs or other objects, which text cannot."""
+    if any(node.op in ("get_attr", "call_module") for node in body.graph.nodes):
+        return None
+    operands = [_operand(node.meta["val"]) for node in body.graph.find_nodes(op="placeholder")]
+    return _SCRIPT.format(
+        code=indent(body.code.strip(), "    "),
+        operands=indent("\n".join(f"{operand}," for operand in operands), "    "),
+        configs=dict(configs),
+    )
+
+
+def _operand(value: object) -> str:
+    if isinstance(value, torch.Tensor):
+        shape, stride = (tuple(map(size_hint, sizes)) for sizes in (value.shape, value.stride()))
+        return f"strided({shape}, {stride}, {value.dtype}, {str(value.device)!r})"
+    return str(size_hint(value)) if isinstance(value, torch.SymInt) else repr(value)
