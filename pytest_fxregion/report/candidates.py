@@ -128,7 +128,8 @@ def contents(document: Document) -> tuple[str, ...]:
     for section in document.sections:
         graphs = parse_graphs(section.text) if is_graph_text(section.text) else ()
         count = sum(node.op == "call" for graph in graphs for node in graph.nodes)
-        parts.append(f"{section.title} ({count} operations)" if graphs else section.title)
+        plural = "s" if count != 1 else ""
+        parts.append(section.title + (f" ({count} operation{plural})" if graphs else ""))
     return ("no snapshot yet; the new one holds", *(f"  {part}" for part in parts))
 
 

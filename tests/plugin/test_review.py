@@ -160,7 +160,7 @@ def test_a_failing_run_leaves_candidates_and_a_report(
                         "kind": "new",
                         "summary": [
                             "no snapshot yet; the new one holds",
-                            "  joint (1 operations)",
+                            "  joint (1 operation)",
                         ],
                     }
                 ],
