@@ -12,6 +12,7 @@ from pytest_fxregion import collection
 from pytest_fxregion import session as fxregion_session
 from pytest_fxregion.fixtures import fxregion, fxregion_snapshot
 from pytest_fxregion.options import add_options
+from pytest_fxregion.report.failure import plain_failure
 from pytest_fxregion.session import active
 
 __all__ = ["fxregion", "fxregion_snapshot"]  # pytest finds fixtures among a plugin's names
@@ -109,6 +110,9 @@ def pytest_runtest_makereport(
         return (yield)
     fxregion_session.add_properties(item, call)
     report = yield
+    text = plain_failure(item, call)
+    if text is not None:
+        report.longrepr = text
     from pytest_fxregion.snapshots.session import note_report
 
     note_report(item, report)
