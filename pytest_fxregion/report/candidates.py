@@ -37,8 +37,9 @@ from pytest_fxregion.session import PROPERTY
 from pytest_fxregion.snapshots import names
 from pytest_fxregion.snapshots.diff import describe
 from pytest_fxregion.snapshots.document import Document, parse_document
+from pytest_fxregion.snapshots.files import remove, write_atomically
 from pytest_fxregion.snapshots.graph import is_graph_text, parse_graphs
-from pytest_fxregion.snapshots.ledger import TestRecord, remove, same_sections, write_atomically
+from pytest_fxregion.snapshots.ledger import TestRecord, same_sections
 from pytest_fxregion.snapshots.settings import Settings, under_ci
 from pytest_fxregion.snapshots.storage import RECORD, SETTINGS, RegionSnapshotExtension
 

@@ -20,7 +20,7 @@ from pytest_fxregion.report.machine import (
 )
 from pytest_fxregion.snapshots.diff import Difference, describe
 from pytest_fxregion.snapshots.document import Document, parse_document, write_document
-from pytest_fxregion.snapshots.ledger import write_atomically
+from pytest_fxregion.snapshots.files import write_atomically
 
 State = Literal["open", "settled", "outdated", "refused"]
 

@@ -16,7 +16,8 @@ from pytest_fxregion.errors import SnapshotError
 from pytest_fxregion.snapshots import names
 from pytest_fxregion.snapshots.diff import Difference, describe
 from pytest_fxregion.snapshots.document import Document, parse_document, write_document
-from pytest_fxregion.snapshots.ledger import TestRecord, placement, stem_of, write_atomically
+from pytest_fxregion.snapshots.files import write_atomically
+from pytest_fxregion.snapshots.ledger import Placement, placement, stem_of
 from pytest_fxregion.snapshots.settings import Settings
 from pytest_fxregion.snapshots.storage import (
     RECORD,
@@ -70,15 +71,19 @@ class RegionSnapshot(SnapshotAssertion):
         return True
 
     def __ne__(self, other: object) -> bool:
-        return not self._compare(other)
+        return not self._compare(other, expected=False)
 
-    def _compare(self, value: object) -> Comparison:
+    def _compare(self, value: object, *, expected: bool = True) -> Comparison:
         record = self.test_location.item.stash[RECORD]
-        return compare(self, document_of(value, record.provenance))
+        return compare(self, document_of(value, record.provenance), expected=expected)
 
 
 def compare(
-    snapshot: SnapshotAssertion, document: Document, *, index: str | None = None
+    snapshot: SnapshotAssertion,
+    document: Document,
+    *,
+    index: str | None = None,
+    expected: bool = True,
 ) -> Comparison:
     """Compare ``document`` with what ``snapshot``, from the fixture, has stored.
 
@@ -86,6 +91,8 @@ def compare(
         snapshot: the value of the ``fxregion_snapshot`` fixture.
         document: the new value.
         index: the name of the snapshot, for a test that has several.
+        expected: whether they should be equal; if not, a difference leaves nothing in the
+            artifacts folder.
 
     """
     item = snapshot.test_location.item
@@ -134,8 +141,14 @@ def compare(
     stored = parse_document(result.recalled_data, source=shown)
     report = describe(stored, document)
     lines = [f"{shown} differs from what was compiled on {settings.device}:", *report.summary, ""]
-    whole = _keep(settings, record, path, document, report)
-    lines += report.capped(TEXT_DIFF_LINES, whole)
+    whole = None
+    not_kept: list[str] = []
+    if expected:
+        try:
+            whole = _keep(settings, where, document, report)
+        except OSError as error:
+            not_kept = ["", f"(could not keep the new value in the artifacts folder: {error})"]
+    lines += [*report.capped(TEXT_DIFF_LINES, whole), *not_kept]
     return failed("different", *lines, stored=stored)
 
 
@@ -156,12 +169,20 @@ def _damage(path: Path, shown: str) -> str:
 
 
 def _keep(
-    settings: Settings, record: TestRecord, path: Path, document: Document, report: Difference
+    settings: Settings, where: Placement, document: Document, report: Difference
 ) -> str | None:
-    """Put the new value and the whole difference in the artifacts folder; return where."""
+    """Put the new value and the whole difference in the artifacts folder; return where.
+
+    They are named after the file that the value would go to, as candidates are: on a device with
+    variants of its own that is not the one that was read.
+
+    Raises:
+        OSError: they cannot be written.
+
+    """
     if settings.artifacts is None:
         return None
-    kept = settings.artifacts / "snapshots" / record.place.folder / path.name
+    kept = settings.artifacts / "snapshots" / where.target.relative_to(settings.root)
     write_atomically(kept, write_document(document))
     whole = kept.with_name(kept.name.removesuffix(names.SUFFIX) + ".diff")
     write_atomically(whole, "\n".join([*report.summary, "", *report.lines]) + "\n")

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_fxregion.errors import SnapshotError
 from pytest_fxregion.snapshots import names
 from pytest_fxregion.snapshots.document import parse_document
+from pytest_fxregion.snapshots.files import prune, write_atomically
 from pytest_fxregion.snapshots.settings import Place, Settings
 
 if TYPE_CHECKING:
@@ -175,7 +176,7 @@ def discard(record: TestRecord) -> list[Path]:
     record.pending.clear()
     record.matched.clear()
     for path in dropped:  # syrupy has made the folder
-        _prune(path.parent, record.settings.root)
+        prune(path.parent, record.settings.root)
     return dropped
 
 
@@ -217,50 +218,6 @@ def same_sections(one: str, other: str) -> bool:
     except SnapshotError:
         return False
     return left.sections == right.sections
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Write a file as a whole or not at all: UTF-8, LF, in place of what was there.
-
-    A reader, a second run on the same folder, a full disk or a crash at any moment sees the old
-    file or the new one.
-    """
-    path = Path(os.path.realpath(path))  # a symlink stays one
-    temporary = path.with_name(f".{os.getpid()}-{os.urandom(4).hex()}.tmp")
-    for attempt in (1, 2):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
-            break
-        except FileNotFoundError:
-            if attempt == 2:  # another run has removed the empty folder between the two calls
-                raise
-    try:
-        with open(descriptor, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        if path.exists():
-            os.chmod(temporary, path.stat().st_mode & 0o777)
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-
-
-def remove(path: Path, root: Path) -> None:
-    """Remove a snapshot file, and the folders below ``root`` that it leaves empty."""
-    path.unlink(missing_ok=True)
-    _prune(path.parent, root)
-
-
-def _prune(folder: Path, root: Path) -> None:
-    while folder != root and folder.is_relative_to(root):
-        try:
-            folder.rmdir()
-        except OSError:  # not empty, or gone already
-            return
-        folder = folder.parent
 
 
 def _read(path: Path) -> str:

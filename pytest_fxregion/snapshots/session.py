@@ -18,13 +18,8 @@ from syrupy.assertion import SnapshotAssertion
 from pytest_fxregion.errors import SnapshotError
 from pytest_fxregion.snapshots import names
 from pytest_fxregion.snapshots.assertion import RegionSnapshot
-from pytest_fxregion.snapshots.ledger import (
-    TestRecord,
-    discard,
-    flush,
-    remove,
-    unused_files,
-)
+from pytest_fxregion.snapshots.files import remove
+from pytest_fxregion.snapshots.ledger import TestRecord, discard, flush, unused_files
 from pytest_fxregion.snapshots.orphans import Coverage, find_orphans
 from pytest_fxregion.snapshots.settings import Settings, place_of, under_ci
 from pytest_fxregion.snapshots.storage import RECORD, SETTINGS, RegionSnapshotExtension

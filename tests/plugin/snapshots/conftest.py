@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from project import Project
+from tests.plugin.snapshots.project import Project
 
 
 @pytest.fixture

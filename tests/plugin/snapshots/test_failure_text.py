@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from project import Project
+from tests.plugin.snapshots.project import Project
 
 GRAPH = '''\
 from pytest_fxregion.snapshots.document import Document, Section
@@ -118,6 +118,33 @@ def test_unequal_is_no_failure(project: Project) -> None:
     )
     project.write_snapshot("test_ne/test_ne@cpu", "one 1")
     assert project.run().status == 0
+    assert not (project.root / "fxregion-artifacts").exists()
+
+
+def test_a_candidate_has_the_name_of_the_file_that_it_would_go_to(suite: Project) -> None:
+    suite.update()
+    variant = suite.snapshots / "test_graph/test_block@cpu.fx.txt"
+    variant.rename(variant.with_name("test_block.fx.txt"))
+    run = suite.run(TAG="MUST_SAVE")
+    assert (
+        "snapshots/test_graph/test_block.fx.txt differs from what was compiled on cpu" in run.output
+    )
+    kept = (suite.root / "fxregion-artifacts/snapshots").rglob("*.*")
+    assert sorted(path.name for path in kept) == ["test_block@cpu.diff", "test_block@cpu.fx.txt"]
+
+
+def test_artifacts_that_cannot_be_written_are_a_line_of_the_failure(suite: Project) -> None:
+    suite.update()
+    suite.write("fxregion-artifacts", "a file where the folder should be")
+    output = suite.run(TAG="MUST_SAVE").output
+    head, _, command = EXPECTED.rpartition("\n\nTo accept")
+    assert head in output
+    assert (
+        "(could not keep the new value in the artifacts folder: [Errno 20] Not a directory"
+        in output
+    )
+    assert f"\n\nTo accept{command}" in output
+    assert "NotADirectoryError" not in output
 
 
 def test_a_value_without_a_document_is_named(project: Project) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from project import Project
+from tests.plugin.snapshots.project import Project
 
 TESTS = {
     "tests/test_a.py": """\

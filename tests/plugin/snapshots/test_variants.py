@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.metadata import version
 
 import pytest
-from project import Project
+from tests.plugin.snapshots.project import Project
 
 MINOR = ".".join(version("torch").split(".")[:2])
 THIS_TORCH = f"cpu-torch{MINOR}"

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from texts import BLOCK, BODY, FORWARD, JOINT, edited
+from tests.unit.snapshots.texts import BLOCK, BODY, FORWARD, JOINT, edited
 
 from pytest_fxregion.snapshots.diff import compare_documents, describe
 from pytest_fxregion.snapshots.document import Document, Section

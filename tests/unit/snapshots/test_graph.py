@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from texts import BODY, FORWARD, JOINT
+from tests.unit.snapshots.texts import BODY, FORWARD, JOINT
 
 from pytest_fxregion.snapshots.graph import Graph, Node, is_graph_text, parse_graphs
 

@@ -8,13 +8,8 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from pytest_fxregion.snapshots.ledger import (
-    TestRecord,
-    placement,
-    remove,
-    same_sections,
-    write_atomically,
-)
+from pytest_fxregion.snapshots.files import remove, write_atomically
+from pytest_fxregion.snapshots.ledger import TestRecord, placement, same_sections
 from pytest_fxregion.snapshots.settings import Place, Settings
 
 

@@ -7,7 +7,7 @@ from random import Random
 
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from random_graphs import Edit, edit, random_graph, renamed
+from tests.unit.snapshots.random_graphs import Edit, edit, random_graph, renamed
 
 from pytest_fxregion.snapshots.changes import compare_graphs
 from pytest_fxregion.snapshots.graph import Graph
