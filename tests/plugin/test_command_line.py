@@ -9,9 +9,9 @@ import os
 from pathlib import Path
 
 import pytest
-from pytest_process import Finished, Project
 
 from pytest_fxregion import torch_version
+from tests.plugin.pytest_process import Finished, Project
 
 ON_CPU = ("--fxregion", "--fxregion-device=cpu")
 

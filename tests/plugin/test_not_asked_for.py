@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from pytest_process import Project
+
+from tests.plugin.pytest_process import Project
 
 HEAVY = ("torch", "triton", "numpy", "pytest_fxregion.harness", "pytest_fxregion.snapshots.session")
 

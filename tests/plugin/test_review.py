@@ -15,9 +15,9 @@ from textwrap import dedent
 from typing import Any
 
 import pytest
-from pytest_process import SOURCE_TREE, Finished, Project
 
 from pytest_fxregion.snapshots.document import Document, Section, write_document
+from tests.plugin.pytest_process import SOURCE_TREE, Finished, Project
 
 OPTIONS = (
     *("-p", "xdist.plugin", "-p", "syrupy", "-p", "pytest_fxregion.plugin"),

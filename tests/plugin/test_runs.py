@@ -10,7 +10,8 @@ import shlex
 from pathlib import Path
 
 import pytest
-from pytest_process import Finished, Project, once
+
+from tests.plugin.pytest_process import Finished, Project, once
 
 ON_CPU = ("--fxregion", "--fxregion-device=cpu")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from tests.plugin.snapshots.project import Project
 
 IDS = ["a/b", "ab", "x::y", "\u00fc", "a b", "100%", "..", "t" * 300, "t" * 299 + "u", "\n"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib.metadata import version
 
 import pytest
+
 from tests.plugin.snapshots.project import Project
 
 MINOR = ".".join(version("torch").split(".")[:2])

@@ -34,7 +34,7 @@ def call(args):
 """
 
 
-def test_kernels_come_with_name_language_and_source():
+def test_kernels_come_with_name_language_and_source() -> None:
     triton, cpp = read_program(PROGRAM).kernels
     assert (triton.name, triton.language) == ("triton_poi_fused_add_0", "triton")
     assert "@triton.jit" in triton.source
@@ -42,11 +42,11 @@ def test_kernels_come_with_name_language_and_source():
     assert 'extern "C"' in cpp.source
 
 
-def test_operators_outside_of_kernels_are_named_once_in_order():
+def test_operators_outside_of_kernels_are_named_once_in_order() -> None:
     assert read_program(PROGRAM).operators == ("extern_kernels.mm", "torch.ops.aten.sort.stable")
 
 
-def test_stable_source_has_no_hash_and_no_path():
+def test_stable_source_has_no_hash_and_no_path() -> None:
     triton, cpp = read_program(PROGRAM).kernels
     assert "A79746295" not in triton.stable_source
     assert "/tmp/me" not in triton.stable_source
@@ -54,9 +54,9 @@ def test_stable_source_has_no_hash_and_no_path():
     assert '#include "cpp_prefix.h"' in cpp.stable_source
 
 
-def test_a_text_that_is_no_python_holds_nothing():
+def test_a_text_that_is_no_python_holds_nothing() -> None:
     assert read_program("def call(args: ") == Program((), ())
 
 
-def test_a_program_without_kernels_is_empty():
+def test_a_program_without_kernels_is_empty() -> None:
     assert read_program("def call(args):\n    return args\n") == Program((), ())

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from joint_tracing import joint_graph, leaf, tagged
 from torch import Tensor, fx, nn
 from torch.fx.traceback import annotate
 from torch.utils.checkpoint import (
@@ -16,6 +15,8 @@ from torch.utils.checkpoint import (
     checkpoint,
     create_selective_checkpoint_contexts,
 )
+
+from tests.unit.passes.joint_tracing import joint_graph, leaf, tagged
 
 ADD = torch.ops.aten.add.Tensor
 

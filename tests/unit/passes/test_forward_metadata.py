@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from joint_tracing import joint_graph, leaf
 from torch import Tensor, fx
 from torch.fx.traceback import annotate
 
 from pytest_fxregion.passes.metadata import copy_forward_metadata
+from tests.unit.passes.joint_tracing import joint_graph, leaf
 
 
 class Drawing:

@@ -3,7 +3,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from artifacts import Artifacts
+
+from tests.unit.review.artifacts import Artifacts
 
 
 @pytest.fixture

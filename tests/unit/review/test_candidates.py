@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from artifacts import Artifacts, document
 
 from pytest_fxregion.errors import SnapshotError
 from pytest_fxregion.review.candidates import Offer, accept, check_root, examine, offers
 from pytest_fxregion.snapshots.document import parse_document, write_document
+from tests.unit.review.artifacts import Artifacts, document
 
 OLD, NEW = document("sin"), document("cos")
 

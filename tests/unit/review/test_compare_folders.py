@@ -7,13 +7,13 @@ import re
 from pathlib import Path
 
 import pytest
-from artifacts import document
 
 from pytest_fxregion.__main__ import main
 from pytest_fxregion.review.folders import FolderComparison, compare_folders, read_folder
 from pytest_fxregion.review.grouping import group_changes
 from pytest_fxregion.snapshots.changes import Change
 from pytest_fxregion.snapshots.document import Document, Section, write_document
+from tests.unit.review.artifacts import document
 
 FORWARD = """\
 class GraphModule(torch.nn.Module):

@@ -9,11 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from artifacts import Artifacts, document
 
 from pytest_fxregion.__main__ import main
 from pytest_fxregion.snapshots.diff import describe
 from pytest_fxregion.snapshots.document import write_document
+from tests.unit.review.artifacts import Artifacts, document
 
 REPOSITORY = Path(__file__).parents[3]
 OLD, NEW = document("sin"), document("cos")

@@ -7,10 +7,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.unit.snapshots.texts import BLOCK, BODY, FORWARD, JOINT, edited
 
 from pytest_fxregion.snapshots.diff import compare_documents, describe
 from pytest_fxregion.snapshots.document import Document, Section
+from tests.unit.snapshots.texts import BLOCK, BODY, FORWARD, JOINT, edited
 
 Edits = dict[str, tuple[tuple[str, str], ...]]
 

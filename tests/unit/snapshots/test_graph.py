@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from tests.unit.snapshots.texts import BODY, FORWARD, JOINT
-
 from pytest_fxregion.snapshots.graph import Graph, Node, is_graph_text, parse_graphs
+from tests.unit.snapshots.texts import BODY, FORWARD, JOINT
 
 
 def nodes_of(text: str) -> dict[str, Node]:

@@ -7,10 +7,10 @@ from random import Random
 
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from tests.unit.snapshots.random_graphs import Edit, edit, random_graph, renamed
 
 from pytest_fxregion.snapshots.changes import compare_graphs
 from pytest_fxregion.snapshots.graph import Graph
+from tests.unit.snapshots.random_graphs import Edit, edit, random_graph, renamed
 
 # Names are changed on purpose, and an edit of the order of nodes is none of these.
 IGNORED = {"renumbered", "renamed"}
