@@ -4,6 +4,14 @@ Comes in: the name of an architecture.  Goes out: a context in which ``cuda:0`` 
 for CUDA runs unchanged, Inductor lowers for that architecture and Triton's interpreter executes its
 kernels.  Importing this package imports neither torch nor triton.
 
+What differs from a GPU and is not an error: operators outside of kernels are the CPU's arithmetic;
+their random numbers are another stream (those that Triton kernels draw are the same); recurrent
+layers and CTC loss run without cuDNN; kernels run in one configuration, without contraction of
+mul and add, TF32 or approximate functions, and all programs of a grid at once, so that races are
+not seen.  What has no meaning here (time, CUDA graphs, inline PTX beyond single instructions,
+programs that wait for each other) raises :class:`~pytest_fxregion.errors.DeviceError`; sparse
+layouts raise ``NotImplementedError``.
+
 :func:`load` first, before anything imports torch; then :func:`activate` around each test.
 """
 

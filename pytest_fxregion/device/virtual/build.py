@@ -101,9 +101,7 @@ def build(progress: Callable[[str], None] | None = None) -> Path:
     with _locked(folder / f"{library.stem}.lock"):
         if not library.exists():
             say = progress if progress is not None else _say_on_stderr
-            say(
-                "fxregion: building the virtual CUDA device for this torch (once, about half a minute)"
-            )
+            say("fxregion: building the virtual CUDA device for this torch (once, about 25 s)")
             _compile(torch, command, library)
     return library
 

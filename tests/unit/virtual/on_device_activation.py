@@ -26,6 +26,7 @@ def _state() -> dict[str, Any]:
     state: dict[str, Any] = {}
     for owner in (
         torch._C,
+        torch.version,
         torch.cuda,
         torch.cuda.streams,
         torch.cuda.graphs,
