@@ -31,6 +31,8 @@ Line = tuple[str, int]
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
 _OWN = str(Path(__file__).parents[1])
 _TORCH = str(Path(torch.__file__).parent)
+# Eager's `cond` and `flex_attention` are traced too: what runs then is generated, in "<...>".
+_NOT_THE_USERS = (_OWN, _TORCH, "<")
 
 
 class AnnotatedLines(DispatchMode):
@@ -94,9 +96,9 @@ def _asks_for_a_region(value: object) -> bool:
 
 
 def _users_frame(frame: FrameType | None) -> FrameType | None:
-    """The innermost frame that is neither torch's nor ours."""
+    """The innermost frame of code that somebody wrote, and neither torch nor we did."""
     while frame is not None:
-        if not frame.f_code.co_filename.startswith((_OWN, _TORCH)):
+        if not frame.f_code.co_filename.startswith(_NOT_THE_USERS):
             return frame
         frame = frame.f_back
     return None
@@ -107,7 +109,7 @@ def _lines_of(region: Region) -> Iterator[Line]:
         if isinstance(module, fx.GraphModule):
             for node in module.graph.nodes:
                 frames = _FRAME.findall(str(node.meta.get("stack_trace", "")))
-                own = [(f, int(n)) for f, n in frames if not f.startswith((_OWN, _TORCH))]
+                own = [(f, int(n)) for f, n in frames if not f.startswith(_NOT_THE_USERS)]
                 if own:
                     yield own[-1]
 

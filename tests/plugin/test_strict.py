@@ -25,6 +25,10 @@ def whole(x):
             y = y.cos()
     return y.sin()
 
+def branches(flag, x):
+    with annotate({"compile_with_inductor": 0}):
+        return torch.cond(flag, lambda x: x.sin() * 2, lambda x: x.cos(), (x,))
+
 def test_dead(fxregion):
     fxregion(dead, fxregion.randn(3))
 
@@ -33,6 +37,10 @@ def test_broken(fxregion):
 
 def test_whole(fxregion):
     fxregion(whole, fxregion.randn(3))
+
+def test_branches(fxregion):  # eager's cond runs code that torch generated
+    with torch.no_grad():
+        fxregion(branches, fxregion.tensor(True), fxregion.randn(3))
 """
 
 
@@ -45,7 +53,7 @@ def suite(pytester: pytest.Pytester) -> pytest.Pytester:
 
 def test_a_block_that_came_to_nothing_is_a_warning_with_its_line(suite: pytest.Pytester) -> None:
     result = suite.runpytest_subprocess("--fxregion", "--fxregion-device=cpu")
-    result.assert_outcomes(passed=3)
+    result.assert_outcomes(passed=4)
     result.stdout.fnmatch_lines(
         [
             "*FxRegionWarning: *test_lost.py::test_dead: annotated, but in no compiled region: "
@@ -58,5 +66,5 @@ def test_a_block_that_came_to_nothing_is_a_warning_with_its_line(suite: pytest.P
 
 def test_strict_makes_it_an_error(suite: pytest.Pytester) -> None:
     result = suite.runpytest_subprocess("--fxregion", "--fxregion-device=cpu", "--fxregion-strict")
-    result.assert_outcomes(passed=1, failed=2)
+    result.assert_outcomes(passed=2, failed=2)
     result.stdout.fnmatch_lines(["*annotated, but in no compiled region: test_lost.py:6 *"])
