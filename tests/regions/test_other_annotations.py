@@ -1,0 +1,125 @@
+"""Annotations that say nothing about regions: pipeline stages, streams, names for debugging.
+
+They go through the joint graph into forward, backward and text beside those that do; sums of
+gradients carry none, as they belong to no single place of the program.
+"""
+
+from torch import nn
+from torch.fx.traceback import annotate, annotate_fn
+
+
+class TwoStages(nn.Module):
+    def __init__(self, width=4):
+        super().__init__()
+        self.first = nn.Linear(width, width)
+        self.second = nn.Linear(width, width)
+
+    def forward(self, x):
+        with annotate({"pp_stage": 0}):
+            h = self.first(x).relu()
+        with annotate({"pp_stage": 1}):
+            y = self.second(h).relu()
+            with annotate({"compile_with_inductor": 0}):
+                y = y * h.sigmoid() + h
+        return y
+
+
+def annotations(record, key):
+    """Return the values of ``key`` that nodes of a stage carry, one set for each side."""
+    sides = {True: set(), False: set()}
+    for node in record.graph.graph.nodes:
+        if key in (node.meta.get("custom") or {}):
+            backward = node.meta.get("partitioner_tag") == "is_backward"
+            sides[backward].add(node.meta["custom"][key])
+    return sides[False], sides[True]
+
+
+def carried_by_sums(record):
+    """Return the keys that sums of gradients carry; there must be such sums."""
+    sums = set(record.gradient_accumulations)
+    assert sums
+    nodes = [node for node in record.graph.graph.nodes if node.name in sums]
+    return {key for node in nodes for key in node.meta.get("custom") or ()}
+
+
+def test_pipeline_stages(fxregion):
+    run = fxregion(TwoStages().to(fxregion.device), fxregion.randn(3, 4, requires_grad=True))
+    run.check()
+    assert annotations(run.joint, "pp_stage") == ({0, 1}, {0, 1})
+    for record in (run.joint, run.forward, run.backward):
+        assert "# pp_stage: 0" in record.text
+        assert "# pp_stage: 1" in record.text
+    assert not carried_by_sums(run.joint)
+    assert not carried_by_sums(run.backward)
+    assert [r.label for r in run.forward.regions] == ["default"]
+
+
+def test_stream(fxregion):
+    # One stream only: of two, torch looks up the stream objects behind the numbers, to wait for.
+    def model(x, w):
+        with annotate({"stream": 1}):
+            h = (x @ w).sin()
+            return h.cos() * h
+
+    run = fxregion(
+        model, fxregion.randn(4, 4, requires_grad=True), fxregion.randn(4, 4, requires_grad=True)
+    )
+    run.check()
+    assert annotations(run.joint, "stream") == ({1}, {1})
+    assert annotations(run.backward, "stream")[1] == {1}
+    assert "# stream: 1" in run.backward.text
+    assert len(run.joint.gradient_accumulations) == 1  # h
+    # This key is torch's own as well: it gives a sum the stream that it has to run on.
+    assert carried_by_sums(run.joint) <= {"stream"}
+    assert not run.regions
+
+
+def test_module_names(fxregion):
+    class Named(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inward = nn.Linear(4, 4)
+            self.outward = nn.Linear(4, 2)
+
+        def forward(self, x):
+            with annotate({"module_name": "inward"}):
+                h = self.inward(x).tanh()
+            with annotate({"module_name": "outward"}):
+                return self.outward(h)
+
+    run = fxregion(Named().to(fxregion.device), fxregion.randn(3, 4))
+    run.check()
+    assert annotations(run.joint, "module_name") == ({"inward", "outward"},) * 2
+    assert "# module_name: 'outward'" in run.backward.text
+
+
+def test_annotated_function(fxregion):
+    @annotate_fn({"module_name": "gate"})
+    def gate(x):
+        return x.sigmoid() * x
+
+    def model(x):
+        return gate(x.sin()) + 1
+
+    run = fxregion(model, fxregion.randn(5, requires_grad=True))
+    run.check()
+    assert annotations(run.joint, "module_name") == ({"gate"}, {"gate"})
+    assert not carried_by_sums(run.joint)
+
+
+def test_region_inside_a_stage_keeps_both(fxregion):
+    def model(x, w):
+        with annotate({"pp_stage": 3}):
+            h = x.exp()
+            with annotate({"compile_with_inductor": {"inductor_region": "inner"}}):
+                return h * w + w
+
+    run = fxregion(
+        model, fxregion.randn(5, requires_grad=True), fxregion.randn(5, requires_grad=True)
+    )
+    run.check()
+    assert [r.label for r in run.regions] == ["'inner'", "'inner'"]
+    for region in run.regions:
+        for node in region.body.graph.nodes:
+            if node.op == "call_function":
+                assert node.meta["custom"]["pp_stage"] == 3
