@@ -11,11 +11,10 @@ from __future__ import annotations
 
 # --- capture: how torch traces a joint graph ---
 import functools
-import threading
 import types
 import typing
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -445,26 +444,3 @@ def forget_generated_code() -> None:
     from torch._inductor.codecache import PyCodeCache
 
     PyCodeCache.cache_clear()
-
-
-@functools.cache
-def prepare_cpu_compiler() -> None:
-    """Find out which vector instructions there are while Inductor is being imported.
-
-    Each takes seconds, once a process; torch does the one, which waits for other processes, after
-    the other.  What is found stays in torch's own cache.
-    """
-    # Imported here, so that the two threads do not meet in the import of a module.
-    from torch._inductor import codecache, cpp_builder, cpu_vec_isa
-
-    del codecache, cpp_builder
-
-    def ask() -> None:
-        with suppress(Exception):  # whatever it is, the compile itself will meet and report it
-            cpu_vec_isa.pick_vec_isa()
-
-    asking = threading.Thread(target=ask, name="fxregion-vector-instructions", daemon=True)
-    asking.start()
-    import torch._inductor.compile_fx
-
-    asking.join()

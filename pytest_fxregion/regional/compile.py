@@ -18,7 +18,6 @@ from pytest_fxregion._torch import (
     generated_call,
     kernels_awaited_later,
     patched_inductor_config,
-    prepare_cpu_compiler,
     standalone_compile,
     tracing_with,
     without_node_metadata,
@@ -99,7 +98,6 @@ class PieceCompiler:
             without_second_remat(),
         ):
             if _is_on_cpu(body):
-                prepare_cpu_compiler()
                 with kernels_awaited_later() as waiting:
                     call = standalone_compile(body, operands)
                 report = partial(_failures_named, about, body, configs)
