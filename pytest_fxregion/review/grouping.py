@@ -7,12 +7,13 @@ out of it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_fxregion.snapshots.changes import NONE, Change
 from pytest_fxregion.snapshots.matching import stem
-from pytest_fxregion.snapshots.wording import size
+from pytest_fxregion.snapshots.sizes import difference, parse_size
 
 
 @dataclass(frozen=True)
@@ -77,19 +78,21 @@ def _say_saved(changes: Sequence[Change]) -> tuple[str, str]:
     other = len(changes) - more - less
     parts = ((more, "more"), (less, "less"), (other, "of another type"))
     counts = ", ".join(f"{count} {word}" for count, word in parts if count) + " saved"
-    before = [_size(change.before) for change in changes]
-    after = [_size(change.after) for change in changes]
-    if not all(number.isdecimal() for number in (*before, *after)):
-        return "values whose size depends on the input", counts
-    total = sum(map(int, after)) - sum(map(int, before))
-    if not total:
+    total: Counter[str] = Counter()
+    for change in changes:
+        total.update(_size(change.after))
+        total.subtract(_size(change.before))
+    signs = {count > 0 for count in total.values() if count}
+    if not signs:
         return "other values of the same size", counts
-    sign, what = ("+", "more bytes") if total > 0 else ("", "fewer bytes")
-    return what, f"{sign}{size(total)}: {counts}"
+    what = (
+        "more or fewer bytes" if len(signs) > 1 else f"{'more' if True in signs else 'fewer'} bytes"
+    )
+    return what, f"{difference(total)}: {counts}"
 
 
-def _size(text: str) -> str:
-    return text.partition(" ")[0] or "0"
+def _size(held: str) -> Counter[str]:
+    return parse_size(held.partition(" B ")[0]) if held else Counter()
 
 
 def _arrow(change: Change) -> str:
@@ -165,6 +168,14 @@ def _section(change: Change) -> str:
     return f"{change.kind} `{change.subject}` {'added' if change.after else 'removed'}"
 
 
+def _checkpointed(change: Change) -> str:
+    return f"no longer checkpointed ({change.before})" if change.before else "checkpointed now"
+
+
+def _signature(change: Change) -> str:
+    return f"{change.subject} in another order or form"
+
+
 def _fixed(text: str) -> Callable[[Change], str]:
     return lambda _: text
 
@@ -178,6 +189,7 @@ _HEADINGS: tuple[tuple[str, Mapping[str, Callable[[Change], str]]], ...] = (
     (
         "activation checkpointing",
         {
+            "checkpointed": _checkpointed,
             "recompute": _arrow,
             "recomputed": _recomputed,
             "ac_graph_id": _fixed("nodes of another checkpointed call"),
@@ -196,7 +208,9 @@ _HEADINGS: tuple[tuple[str, Mapping[str, Callable[[Change], str]]], ...] = (
         {
             "arguments": _of_node("arguments"),
             "inputs": _of_node("inputs"),
+            "order": _of_node("order of operands"),
             "outputs": _output,
+            "signature": _signature,
         },
     ),
     ("other tags", {"tag": _arrow}),

@@ -7,9 +7,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from pytest_fxregion.snapshots.edges import Edges, reordered_terms, returned, rewired
 from pytest_fxregion.snapshots.graph import (
     AC_GRAPH,
     GRADIENT_ACCUMULATION,
+    HOLE,
     RECOMPUTE,
     REGION,
     Graph,
@@ -23,7 +25,8 @@ _TYPE = re.compile(
 )
 
 NONE = "none"
-_LONGEST_CHAIN = 200  # nodes in a row that are gone or new, of which one looks for the sources
+NO_REGION = "none"  # the tag of a node that was taken out of a region
+_LONGEST_CODE = 60
 
 
 @dataclass(frozen=True)
@@ -33,10 +36,12 @@ class Change:
     Attributes:
         stage: ``joint``, ``forward``, ``graph 1: backward``, ...
         kind: what sort of thing: ``added``, ``removed``, ``replaced``, ``arguments``, ``inputs``,
-            ``outputs``, ``dtype``, ``shape``, ``stride``, ``device``, ``type``, ``recompute``,
-            ``ac_graph_id``, ``gradient accumulation``, ``region`` (annotation), ``piece`` (compiled
-            region), ``tag``, ``saved``, ``recomputed``, ``moved``, ``renamed``, ``source``,
-            ``section``.
+            ``order`` (of operands or terms), ``outputs``, ``signature`` (order or form of inputs
+            or outputs), ``dtype``, ``shape``, ``stride``, ``device``, ``type``, ``checkpointed``
+            (or no longer), ``recompute``, ``ac_graph_id``, ``gradient accumulation``, ``region``
+            (annotation), ``piece`` (compiled region), ``region of`` and ``piece of`` a node,
+            ``tag``, ``saved``, ``recomputed``, ``moved``, ``renamed``, ``renumbered``, ``source``,
+            ``section``, ``subgraph``, ``text``.
         subject: the node, region or value that it is about, by its new name where it has one.
         before: how it was; empty if it was not.
         after: how it is; empty if it is no more.
@@ -70,26 +75,39 @@ def compare_graphs(stage: str, old: Graph, new: Graph) -> GraphComparison:
     removed = [node for i, node in enumerate(old.nodes) if matching.to_new[i] < 0]
     added = [node for j, node in enumerate(new.nodes) if matching.to_old[j] < 0]
     found: list[Change] = []
-    found += (_lone(stage, "removed", node, before=operation(node)) for node in removed)
-    found += (_lone(stage, "added", node, after=operation(node)) for node in added)
-    edges = _Edges(names, removed, added)
+    reordered = list(reordered_terms(old.nodes, new.nodes, names))
+    old_steps = {name for each in reordered for name in each.old_steps}
+    new_steps = {name for each in reordered for name in each.new_steps}
+    found += (
+        _lone(stage, "removed", node, before=operation(node))
+        for node in removed
+        if node.name not in old_steps
+    )
+    found += (
+        _lone(stage, "added", node, after=operation(node))
+        for node in added
+        if node.name not in new_steps
+    )
+    found += (Change(stage, "order", each.name, each.before, each.after) for each in reordered)
+    edges = Edges(names, removed, added)
+    new_nodes = {node.name: node for node in new.nodes}
     for before, after, replaced in pairs:
-        found += _operation_changes(stage, before, after, replaced, names, edges)
+        found += _operation_changes(stage, before, after, replaced, edges)
+        if not (before.name in old_steps and after.name in new_steps):
+            found += _input_changes(stage, before, after, edges, new_nodes)
         found += _type_changes(stage, before, after)
     same_ids = _renumbered([(_checkpoint(a), _checkpoint(b)) for a, b, _ in pairs])
     for before, after, _ in pairs:
         found += _tag_changes(stage, before, after, same_ids)
-    found += (
-        Change(stage, GRADIENT_ACCUMULATION, node.name, node.type, "")
-        for node in removed
-        if node.tag(GRADIENT_ACCUMULATION) is not None
+    found += _accumulations(
+        stage,
+        old,
+        new,
+        pairs,
+        [node for node in removed if node.name not in old_steps],
+        [node for node in added if node.name not in new_steps],
     )
-    found += (
-        Change(stage, GRADIENT_ACCUMULATION, node.name, "", node.type)
-        for node in added
-        if node.tag(GRADIENT_ACCUMULATION) is not None
-    )
-    found += _group_changes(stage, "region", pairs, removed, added, lambda n: n.tag(REGION) or "")
+    found += _group_changes(stage, "region", pairs, removed, added, _region)
     found += _group_changes(stage, "piece", pairs, removed, added, lambda n: n.piece)
     found += _recomputed(stage, removed, added, pairs)
     found += _order(stage, new.nodes, matching)
@@ -102,39 +120,6 @@ def operation(node: Node) -> str:
     return node.target.removeprefix("torch.ops.")
 
 
-class _Edges:
-    """Tells whether an edge differs by more than nodes that are gone or new on it."""
-
-    def __init__(self, names: dict[str, str], removed: list[Node], added: list[Node]) -> None:
-        self._names = names
-        self._removed = {node.name: node.inputs for node in removed}
-        self._added = {node.name: node.inputs for node in added}
-
-    def same(self, before: str, after: str) -> bool:
-        now = self._names.get(before)
-        if now == after:
-            return True
-        if now is None:
-            sources = _boundary(before, self._removed)
-            return after in self._added or after in {self._names.get(name) for name in sources}
-        return after in self._added and now in _boundary(after, self._added)
-
-
-def _boundary(name: str, lone: Mapping[str, Sequence[str]]) -> set[str]:
-    """Return the nodes that feed a chain of unmatched nodes which ends in ``name``."""
-    found: set[str] = set()
-    seen = {name}
-    todo = [name]
-    while todo and len(seen) < _LONGEST_CHAIN:
-        for value in lone.get(todo.pop(), ()):
-            if value not in lone:
-                found.add(value)
-            elif value not in seen:
-                seen.add(value)
-                todo.append(value)
-    return found
-
-
 def _lone(stage: str, kind: str, node: Node, *, before: str = "", after: str = "") -> Change:
     if node.op == "placeholder":
         before, after = before and f"input {node.type}", after and f"input {node.type}"
@@ -142,32 +127,53 @@ def _lone(stage: str, kind: str, node: Node, *, before: str = "", after: str = "
 
 
 def _operation_changes(
-    stage: str,
-    before: Node,
-    after: Node,
-    replaced: bool,
-    names: dict[str, str],
-    edges: _Edges,
+    stage: str, before: Node, after: Node, replaced: bool, edges: Edges
 ) -> Iterator[Change]:
-    if after.op == "output":
-        kept = Counter(names.get(name, name) for name in before.inputs)
-        now = Counter(after.inputs)
-        gone = Counter(name for name in before.inputs if name not in names)
-        for name in (kept - now - gone).elements():
-            yield Change(stage, "outputs", name, "output", "")
-        for name in gone:
-            yield Change(stage, "outputs", name, "output", "")
-        for name in (now - kept).elements():
-            yield Change(stage, "outputs", name, "", "output")
-        return
     if replaced:
         yield Change(stage, "replaced", after.name, operation(before), operation(after))
     elif before.literal != after.literal and before.op == "call":
-        yield Change(stage, "arguments", after.name, before.args, after.args)
-    if len(before.inputs) == len(after.inputs) and not all(
-        map(edges.same, before.inputs, after.inputs)
-    ):
-        yield Change(stage, "inputs", after.name, before.args, after.args)
+        was = _arguments(before, [edges.now(name) for name in before.inputs])
+        yield Change(stage, "arguments", after.name, was, _arguments(after, after.inputs))
+
+
+def _arguments(node: Node, inputs: Sequence[str]) -> str:
+    """Return a call's arguments, with names that are known outside of its region."""
+    parts = node.literal.split(HOLE)
+    if len(parts) != len(inputs) + 1:  # a string among them has the mark
+        return node.args
+    names = (name.rpartition("/")[2] for name in inputs)
+    return "".join([part + next(names, "") for part in parts])
+
+
+def _input_changes(
+    stage: str, before: Node, after: Node, edges: Edges, nodes: Mapping[str, Node]
+) -> Iterator[Change]:
+    if after.op == "output":
+        outputs = returned(before, after, edges)
+        if outputs is not None:
+            yield from (Change(stage, "outputs", name, "output", "") for name in outputs.before)
+            yield from (Change(stage, "outputs", name, "", "output") for name in outputs.after)
+            if not outputs.before and not outputs.after:
+                yield Change(stage, "signature", "outputs")
+        return
+    inputs = rewired(before, after, edges)
+    if inputs is not None:
+        kind = "order" if inputs.only_order else "inputs"
+        was, now = inputs.before, inputs.after
+        if kind == "inputs":
+            now = tuple(_with_meaning(name, nodes) for name in now)
+        yield Change(stage, kind, after.name, "; ".join(was), "; ".join(now))
+
+
+def _with_meaning(name: str, nodes: Mapping[str, Node]) -> str:
+    """Return a name and what it stands for: ``t = t(primals_1)``."""
+    node = nodes.get(name)
+    if node is None or node.op != "call":
+        return name
+    parts = operation(node).split(".")
+    short = parts[1] if len(parts) == 3 else parts[-1]
+    meaning = f"{name} = {short}({_arguments(node, node.inputs)})"
+    return meaning if len(meaning) <= _LONGEST_CODE else name
 
 
 def _type_changes(stage: str, before: Node, after: Node) -> Iterator[Change]:
@@ -189,33 +195,81 @@ def _tag_changes(
     if before.tags == after.tags:
         return
     one, other = dict(before.tags), dict(after.tags)
+    skipped = {GRADIENT_ACCUMULATION}
+    for tags, without in ((one, other), (other, one)):
+        if AC_GRAPH in tags and AC_GRAPH not in without and RECOMPUTE not in without:
+            # One fact, though it is two tags.
+            policy = tags.get(RECOMPUTE, NONE)
+            was, now = (policy, "") if tags is one else ("", policy)
+            yield Change(stage, "checkpointed", after.name, was, now)
+            skipped |= {AC_GRAPH, RECOMPUTE}
     for key in dict.fromkeys([*one, *other]):
-        was, now = one.get(key), other.get(key)
-        if was == now or key == REGION:
+        tag, new_tag = one.get(key), other.get(key)
+        if tag == new_tag or key in skipped:
             continue
+        if key == REGION and {tag, new_tag} != {None, NO_REGION}:
+            continue  # told of the whole region
         if key == AC_GRAPH and (
             (_checkpoint(before), _checkpoint(after)) in same_ids or before.piece != after.piece
         ):
             continue
-        if key == GRADIENT_ACCUMULATION:
-            what = after.type or "value"
-            yield Change(
-                stage,
-                key,
-                after.name,
-                what if was is not None else "",
-                what if now is not None else "",
-            )
-        else:
-            kind = key if key in {RECOMPUTE, AC_GRAPH} else "tag"
-            prefix = "" if key == RECOMPUTE else f"{key}: "
-            yield Change(
-                stage,
-                kind,
-                after.name,
-                prefix + (NONE if was is None else was),
-                prefix + (NONE if now is None else now),
-            )
+        kind = key if key in {RECOMPUTE, AC_GRAPH} else "tag"
+        prefix = "" if key == RECOMPUTE else f"{key}: "
+        yield Change(
+            stage,
+            kind,
+            after.name,
+            prefix + (NONE if tag is None else tag),
+            prefix + (NONE if new_tag is None else new_tag),
+        )
+
+
+def _accumulations(
+    stage: str,
+    old: Graph,
+    new: Graph,
+    pairs: Sequence[tuple[Node, Node, bool]],
+    removed: Sequence[Node],
+    added: Sequence[Node],
+) -> Iterator[Change]:
+    """List gradient accumulations that appeared or vanished, with the gradients they are of."""
+    gone = [(node, node.name) for node in removed]
+    fresh = [(node, node.name) for node in added]
+    for before, after, _ in pairs:
+        if (before.tag(GRADIENT_ACCUMULATION) is None) != (
+            after.tag(GRADIENT_ACCUMULATION) is None
+        ):
+            gone.append((before, after.name))
+            fresh.append((after, after.name))
+    for graph, found in ((old, gone), (new, fresh)):
+        tagged = [pair for pair in found if pair[0].tag(GRADIENT_ACCUMULATION) is not None]
+        nodes = {node.name: node for node in graph.nodes} if tagged else {}
+        for node, name in tagged:
+            what = _sum(node, nodes)
+            was, now = (what, "") if graph is old else ("", what)
+            yield Change(stage, GRADIENT_ACCUMULATION, name, was, now)
+
+
+def _sum(node: Node, nodes: Mapping[str, Node]) -> str:
+    """Return a sum in words: ``f32[8][1]cuda:0 = mm_1 (from `h = x @ w`) + sin (from ...)``."""
+    sources = [nodes[name].source if name in nodes else "" for name in node.inputs]
+    origins = [f" (from `{code(source)}`)" if source else "" for source in sources]
+    if len(set(origins)) == 1:
+        origins = ["" for _ in origins[1:]] + origins[:1]
+    names = (name.rpartition("/")[2] for name in node.inputs)
+    return f"{node.type} = {' + '.join(map(''.join, zip(names, origins, strict=True)))}"
+
+
+def code(source: str) -> str:
+    """Return the code of a source comment, cut if it is long."""
+    text = source.partition(": ")[2] or source
+    return text if len(text) <= _LONGEST_CODE else f"{text[: _LONGEST_CODE - 1]}…"
+
+
+def _region(node: Node) -> str:
+    """Return the region that a node is annotated with; empty if it is in none."""
+    region = node.tag(REGION)
+    return "" if region is None or region == NO_REGION else region
 
 
 _Id = tuple[str, str | None]
@@ -316,9 +370,10 @@ def _order(stage: str, new: Sequence[Node], matching: Matching) -> Iterator[Chan
     """List matched nodes that stand in another order: the fewest that explain it."""
     order = [j for j in matching.to_new if j >= 0]
     kept = {order[k] for k in longest_increasing(order)}
-    for j in order:
-        if j not in kept:
-            yield Change(stage, "moved", new[j].name)
+    moved = [new[j] for j in order if j not in kept]
+    if any(node.op == "placeholder" for node in moved):
+        yield Change(stage, "signature", "inputs")
+    yield from (Change(stage, "moved", node.name) for node in moved if node.op != "placeholder")
 
 
 def _names_and_sources(stage: str, pairs: Sequence[tuple[Node, Node, bool]]) -> Iterator[Change]:

@@ -13,7 +13,12 @@ from dataclasses import dataclass, field
 
 from pytest_fxregion.snapshots.changes import Change, compare_graphs
 from pytest_fxregion.snapshots.document import Document, Section, write_document
-from pytest_fxregion.snapshots.graph import Graph, is_graph_text, parse_graphs
+from pytest_fxregion.snapshots.graph import (
+    GRADIENT_ACCUMULATION,
+    Graph,
+    is_graph_text,
+    parse_graphs,
+)
 from pytest_fxregion.snapshots.inlining import Inlined, inline_regions
 from pytest_fxregion.snapshots.lines import changed_blocks, unified
 from pytest_fxregion.snapshots.matching import stem
@@ -21,7 +26,7 @@ from pytest_fxregion.snapshots.wording import summary_lines
 
 _TITLE = re.compile(r"(?:graph (?P<graph>\d+): )?(?P<stage>[^:]+)(?:: (?P<part>.*))?")
 _SAVED_PART = "saved for backward"
-_SAVED = re.compile(r'(?P<name>\S+): "(?P<type>.*)"  (?P<bytes>\d+) B')
+_SAVED = re.compile(r'(?P<name>\S+): "(?P<type>.*)"  (?P<size>.+) B')
 
 
 @dataclass(frozen=True)
@@ -54,7 +59,10 @@ def describe(old: Document, new: Document) -> Difference:
     lines = tuple(unified(old_lines, new_lines, headings=_headings(old_lines)))
     summary = summary_lines(changes)
     if lines and not summary:
-        summary = ["nothing differs but numbers of compiled regions, comments and free lines"]
+        summary = [
+            "no node differs, only numbers of compiled regions, the order of their arguments, "
+            "comments or free lines"
+        ]
     return Difference(changes, tuple(summary), lines)
 
 
@@ -77,15 +85,46 @@ def compare_documents(old: Document, new: Document) -> Iterator[Change]:
     """List what changed, stage by stage in the order of the new document."""
     before, after = _stages(old.sections), _stages(new.sections)
     several = any(graph for graph, _ in (*before, *after))
+    by_graph: dict[int, list[Change]] = {}
     for key in dict.fromkeys([*after, *before]):
         graph, name = key
         label = f"graph {graph}: {name}" if several else name
+        found = by_graph.setdefault(graph, [])
         if key not in before:
-            yield Change(label, "section", label, "", "section")
+            found.append(Change(label, "section", label, "", "section"))
         elif key not in after:
-            yield Change(label, "section", label, "section", "")
+            found.append(Change(label, "section", label, "section", ""))
         elif before[key] != after[key]:
-            yield from _compare_stages(label, before[key], after[key])
+            found += _compare_stages(label, before[key], after[key])
+    for found in by_graph.values():
+        yield from _each_once(found)
+
+
+def _each_once(changes: Sequence[Change]) -> Iterator[Change]:
+    """Leave out nodes that are gone or new for a reason that is told by itself.
+
+    A value that is saved is an input of the backward; a recomputed operation is one of its nodes;
+    a gradient accumulation is an addition.
+    """
+    told: set[tuple[str, str, bool]] = set()
+    saved: set[tuple[str, bool]] = set()
+    for change in changes:
+        is_new = not change.before
+        if change.kind == "saved" and not (change.before and change.after):
+            saved.add((change.subject, is_new))
+        elif change.kind in {"recomputed", GRADIENT_ACCUMULATION}:
+            told.add((change.stage, change.subject, is_new))
+    for change in changes:
+        if change.kind in {"added", "removed"}:
+            is_new = change.kind == "added"
+            is_input = change.stage.endswith("backward") and (
+                (change.before or change.after).startswith("input ")
+            )
+            if (change.stage, change.subject, is_new) in told:
+                continue
+            if is_input and (change.subject, is_new) in saved:
+                continue
+        yield change
 
 
 @dataclass
@@ -207,22 +246,32 @@ def _shape(graph: Graph) -> tuple[object, ...]:
 
 
 def _compare_saved(label: str, old: str, new: str, names: Mapping[str, str]) -> Iterator[Change]:
-    before, after = _saved(old), _saved(new)
+    (before, free_before), (after, free_after) = _saved(old), _saved(new)
     kept = {names.get(name, name) for name in before}
-    for name, (kind, size) in before.items():
+    for name, held in before.items():
         now = names.get(name, name)
         if now not in after:
-            yield Change(label, "saved", name, f"{size} {kind}", "")
-        elif after[now] != (kind, size):
-            yield Change(label, "saved", now, f"{size} {kind}", "{} {}".format(*after[now][::-1]))
-    for name, (kind, size) in after.items():
+            yield Change(label, "saved", name, held, "")
+        elif after[now] != held:
+            yield Change(label, "saved", now, held, after[now])
+    for name, held in after.items():
         if name not in kept:
-            yield Change(label, "saved", name, "", f"{size} {kind}")
+            yield Change(label, "saved", name, "", held)
+    if free_before != free_after:
+        yield Change(f"{label}: {_SAVED_PART}", "text", _SAVED_PART)
 
 
-def _saved(text: str) -> dict[str, tuple[str, int]]:
-    found = (_SAVED.fullmatch(line) for line in text.split("\n"))
-    return {entry["name"]: (entry["type"], int(entry["bytes"])) for entry in found if entry}
+def _saved(text: str) -> tuple[dict[str, str], list[str]]:
+    """Return size and type of each saved value, ``40 B f32[10]``, and lines that say neither."""
+    values: dict[str, str] = {}
+    free: list[str] = []
+    for line in text.split("\n"):
+        entry = _SAVED.fullmatch(line)
+        if entry:
+            values[entry["name"]] = f"{entry['size']} B {entry['type']}"
+        elif line:
+            free.append(line)
+    return values, free
 
 
 def _outer_names(names: Mapping[str, str], old: Inlined, new: Inlined) -> dict[str, str]:

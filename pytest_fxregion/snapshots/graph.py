@@ -31,6 +31,14 @@ _TOKEN = re.compile(
 )
 _CHECKPOINT = re.compile(r"ac_graph_id: (?P<id>.+?)(?: - (?P<policy>.*))?")
 
+_COMMUTATIVE = frozenset(
+    f"torch.ops.aten.{name}"
+    for name in (
+        *("add", "mul", "maximum", "minimum"),
+        *("logical_and", "logical_or", "bitwise_and", "bitwise_or"),
+    )
+)
+
 RECOMPUTE = "recompute"
 AC_GRAPH = "ac_graph_id"
 REGION = "region"
@@ -84,6 +92,11 @@ class Graph:
     path: str
     nodes: tuple[Node, ...]
     other: tuple[str, ...] = ()
+
+
+def commutes(node: Node) -> bool:
+    """Say whether a call is of two values whose order, and that of a chain of them, is free."""
+    return node.literal == f"{HOLE}, {HOLE}" and node.target.rpartition(".")[0] in _COMMUTATIVE
 
 
 def is_graph_text(text: str) -> bool:

@@ -165,7 +165,10 @@ class _Matcher:
         edges = [
             Counter(
                 [
-                    *((k, side.near(value)) for k, value in enumerate(side.inputs[n])),
+                    *(
+                        (0 if side.commutes[n] else k, side.near(value))
+                        for k, value in enumerate(side.inputs[n])
+                    ),
                     *((~k, side.near(user)) for user, k in side.users[n]),
                 ]
             )
@@ -240,8 +243,10 @@ class _Matcher:
         self.match_replaced()
 
     def _same_inputs(self, i: int, j: int) -> bool:
-        inputs = self.old.inputs[i]
-        return bool(inputs) and tuple([self.old.partner[k] for k in inputs]) == self.new.inputs[j]
+        was, now = [self.old.partner[k] for k in self.old.inputs[i]], self.new.inputs[j]
+        if self.old.commutes[i] and self.new.commutes[j]:
+            return sorted(was) == sorted(now)
+        return bool(was) and tuple(was) == now
 
     def part(self, i: int, j: int) -> None:
         self.old.partner[i] = self.new.partner[j] = -1
@@ -302,10 +307,11 @@ class _Matcher:
     def _shared(self, i: int, j: int) -> tuple[int, int]:
         partner = self.old.partner
         new_inputs, new_users = self.new.inputs[j], set(self.new.users[j])
-        inputs = sum(
-            k < len(new_inputs) and partner[value] == new_inputs[k]
-            for k, value in enumerate(self.old.inputs[i])
-        )
+        old_inputs = [partner[value] for value in self.old.inputs[i]]
+        if self.old.commutes[i] and self.new.commutes[j]:
+            inputs = (Counter(old_inputs) & Counter(new_inputs)).total()
+        else:
+            inputs = sum(one == other for one, other in zip(old_inputs, new_inputs, strict=False))
         users = sum((partner[user], k) in new_users for user, k in self.old.users[i])
         return inputs, users
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytest_fxregion.snapshots.graph import Node
+from pytest_fxregion.snapshots.graph import Node, commutes
 
 MANY_USERS = 64  # a value used more often than this suggests no partner for its users
 _NEAREST_STEPS = 3  # nodes that are gone or new are looked through, but not many in a row
@@ -14,9 +14,9 @@ class Side:
     """One of two graphs that are matched: its edges, what is matched so far, and keys.
 
     ``inputs[i]`` are the nodes that node ``i`` takes, in order; ``users[i]`` the nodes that take
-    it, each with the position of the argument.  ``partner[i]`` is the node of the other graph, or
-    -1; ``token[i]`` a number that both of a pair have, or 0.  ``labels`` say what nodes do, under
-    the rule that is in use.
+    it, each with the position of the argument (0 where the order is free).  ``partner[i]`` is the
+    node of the other graph, or -1; ``token[i]`` a number that both of a pair have, or 0.
+    ``labels`` say what nodes do, under the rule that is in use.
     """
 
     def __init__(self, nodes: Sequence[Node]) -> None:
@@ -26,21 +26,27 @@ class Side:
         self.partner = [-1] * len(nodes)
         self.token = [0] * len(nodes)
         self.labels: list[int] = []
+        self.commutes = [commutes(node) for node in nodes]
         defined: dict[str, int] = {}
         for i, node in enumerate(nodes):
             inputs = tuple(defined[name] for name in node.inputs if name in defined)
             self.inputs.append(inputs)
+            # An output is one more or less without any change to what its value is.
+            free = node.op == "output" or self.commutes[i]
             for position, j in enumerate(inputs):
-                # An output is one more or less without any change to what its value is.
-                self.users[j].append((i, 0 if node.op == "output" else position))
+                self.users[j].append((i, 0 if free else position))
             defined[node.name] = i
 
     def upstream_keys(self) -> list[int]:
         """Return a key of each node for all that it is computed from."""
         keys = list(self.token)
         for i in self.unmatched():
-            keys[i] = hash((self.labels[i], *[keys[j] for j in self.inputs[i]]))
+            keys[i] = hash((self.labels[i], *self._inputs(i, keys)))
         return keys
+
+    def _inputs(self, i: int, keys: Sequence[int]) -> list[int]:
+        found = [keys[j] for j in self.inputs[i]]
+        return sorted(found) if self.commutes[i] else found
 
     def downstream_keys(self) -> list[int]:
         """Return a key of each node for all that is computed from it."""
@@ -62,7 +68,7 @@ class Side:
             before = list(keys)
             for i in unmatched:
                 users = sorted([(position, before[user]) for user, position in self.users[i]])
-                keys[i] = hash((before[i], *[before[j] for j in self.inputs[i]], *users))
+                keys[i] = hash((before[i], *self._inputs(i, before), *users))
         return keys
 
     def kin(self, i: int) -> list[int]:

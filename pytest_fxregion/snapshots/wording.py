@@ -1,43 +1,45 @@
-"""Changes in, lines for a person out: what matters most first, equal changes on one line."""
+"""Changes in, lines for a person out: causes before what follows, equal changes on one line."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from pytest_fxregion.snapshots.changes import NONE, Change
+from pytest_fxregion.snapshots.changes import NONE, Change, code
+from pytest_fxregion.snapshots.sizes import difference, parse_size
 
 MOST_LINES = 60
 _MOST_NAMES = 4
-_UNITS = ("KiB", "MiB", "GiB")
-_IN = "\0"  # stands for the stages in a line, until lines of several stages are put together
+_MOST_SOURCES = 3  # pairs of source lines that are quoted
 
 
 def summary_lines(changes: Sequence[Change]) -> list[str]:
     """Say in words what changed; at most :data:`MOST_LINES` lines, what is left out is said."""
-    lines: dict[str, list[str]] = {}
-    by_kind: dict[str, dict[str, list[Change]]] = {}
+    by_kind: dict[str, list[Change]] = {}
     for change in changes:
-        by_kind.setdefault(change.kind, {}).setdefault(change.stage, []).append(change)
-    for kinds, say in _WORDING:
-        for kind in kinds:
-            for stage, found in by_kind.get(kind, {}).items():
-                for line in say(found):
-                    lines.setdefault(line, []).append(stage)
-    said = [line.replace(_IN, ", ".join(dict.fromkeys(stages))) for line, stages in lines.items()]
-    if changes and all(change.kind == "renumbered" for change in changes):
-        per_stage = (f"{len(found)} in {stage}" for stage, found in by_kind["renumbered"].items())
-        return [f"renumbering only: {len(changes)} names ({', '.join(per_stage)})"]
+        by_kind.setdefault(change.kind, []).append(change)
+    if by_kind.keys() == {"renumbered"}:
+        return [f"renumbering only: {len(changes)} names ({_counts(_by_stage(changes), '')})"]
+    said = [
+        line
+        for kinds, say in _WORDING
+        if (found := [change for kind in kinds for change in by_kind.get(kind, ())])
+        for line in say(found)
+    ]
     if len(said) > MOST_LINES:
         return [*said[:MOST_LINES], f"... and {len(said) - MOST_LINES} more lines like these"]
     return said
 
 
-def size(count: int) -> str:
-    """Return a number of bytes as a person reads it, ``8.0 KiB``; exact below 1 KiB."""
-    if abs(count) < 1024:
-        return f"{count} B"
-    unit = min((abs(count).bit_length() - 1) // 10, len(_UNITS))
-    return f"{count / 1024**unit:.1f} {_UNITS[unit - 1]}"
+def _name(subject: str) -> str:
+    piece, inside, name = subject.rpartition("/")
+    return f"`{name}` of {piece}" if inside else f"`{name}`"
+
+
+def _value(text: str) -> str:
+    """Return a value's name and what may follow it, ``t = t(primals_1)``, ``mul (gone)``."""
+    name, space, rest = text.partition(" ")
+    return f"{_name(name)}{space}{rest}"
 
 
 def _names(subjects: Iterable[str]) -> str:
@@ -46,15 +48,44 @@ def _names(subjects: Iterable[str]) -> str:
     return shown if len(names) <= _MOST_NAMES else f"{shown} and {len(names) - _MOST_NAMES} more"
 
 
-def _name(subject: str) -> str:
-    piece, inside, name = subject.rpartition("/")
-    return f"`{name}` of {piece}" if inside else f"`{name}`"
-
-
-def _grouped(changes: Iterable[Change]) -> dict[tuple[str, str], list[str]]:
-    groups: dict[tuple[str, str], list[str]] = {}
+def _by_stage(changes: Iterable[Change]) -> dict[str, list[str]]:
+    """Return the subjects, each once, by stage."""
+    stages: dict[str, dict[str, None]] = {}
     for change in changes:
-        groups.setdefault((change.before, change.after), []).append(change.subject)
+        stages.setdefault(change.stage, {})[change.subject] = None
+    return {stage: list(subjects) for stage, subjects in stages.items()}
+
+
+def _counts(stages: Mapping[str, Sequence[str]], what: str) -> str:
+    """Return ``13 nodes in joint, 6 in forward``."""
+    (stage, subjects), *rest = stages.items()
+    first = f"{_count(len(subjects), what)} in {stage}" if what else f"{len(subjects)} in {stage}"
+    return ", ".join([first, *(f"{len(subjects)} in {stage}" for stage, subjects in rest)])
+
+
+def _who(changes: Iterable[Change]) -> tuple[str, str]:
+    """Return which nodes a line is about: what it begins with, and what it ends with.
+
+    A few are named, ``a, b in joint and c in forward``; many are counted, and some named at the
+    end.
+    """
+    stages = _by_stage(changes)
+    if all(len(subjects) <= _MOST_NAMES for subjects in stages.values()):
+        alike: dict[frozenset[str], list[str]] = {}
+        for stage, subjects in stages.items():
+            alike.setdefault(frozenset(subjects), []).append(stage)
+        *first, last = (
+            f"{_names(stages[where[0]])} in {', '.join(where)}" for where in alike.values()
+        )
+        return f"{', '.join(first)} and {last}" if first else last, ""
+    most = max(stages.values(), key=len)
+    return _counts(stages, "node"), f" ({', '.join(map(_name, most[:_MOST_NAMES]))}, …)"
+
+
+def _alike(changes: Iterable[Change]) -> dict[tuple[str, str], list[Change]]:
+    groups: dict[tuple[str, str], list[Change]] = {}
+    for change in changes:
+        groups.setdefault((change.before, change.after), []).append(change)
     return groups
 
 
@@ -62,28 +93,51 @@ def _arrow(what: str = "") -> Callable[[list[Change]], list[str]]:
     prefix = f"{what} " if what else ""
 
     def say(changes: list[Change]) -> list[str]:
-        return [
-            f"{_names(subjects)} in {_IN}: {prefix}{before or NONE} → {after or NONE}"
-            for (before, after), subjects in _grouped(changes).items()
-        ]
+        lines = []
+        for (before, after), alike in _alike(changes).items():
+            who, names = _who(alike)
+            lines.append(f"{who}: {prefix}{before or NONE} → {after or NONE}{names}")
+        return lines
 
     return say
 
 
 def _tags(changes: list[Change]) -> list[str]:
     lines = []
-    for (before, after), subjects in _grouped(changes).items():
+    for (before, after), alike in _alike(changes).items():
         key, _, was = before.partition(": ")
-        lines.append(f"{_names(subjects)} in {_IN}: {key} {was} → {after.partition(': ')[2]}")
+        who, names = _who(alike)
+        lines.append(f"{who}: {key} {was} → {after.partition(': ')[2]}{names}")
     return lines
 
 
 def _added_or_removed(changes: list[Change]) -> list[str]:
-    what = "added to" if changes[0].kind == "added" else "removed from"
-    return [
-        f"{_names(subjects)} {what} {_IN}: {before or after}"
-        for (before, after), subjects in _grouped(changes).items()
-    ]
+    lines = []
+    for (before, after), alike in _alike(changes).items():
+        who, names = _who(alike)
+        lines.append(f"{before or after} {'removed' if before else 'added'}: {who}{names}")
+    return lines
+
+
+def _inputs(changes: list[Change]) -> list[str]:
+    lines = []
+    for (before, after), alike in _alike(changes).items():
+        who, names = _who(alike)
+        was, now = (", ".join(map(_value, side.split("; "))) for side in (before, after))
+        lines.append(f"{who}: takes {now} instead of {was}{names}")
+    return lines
+
+
+def _order(changes: list[Change]) -> list[str]:
+    lines = []
+    for (before, after), alike in _alike(changes).items():
+        who, names = _who(alike)
+        was, now = (
+            ", ".join(name.rpartition("/")[2] for name in side.split("; "))
+            for side in (before, after)
+        )
+        lines.append(f"{who}: the same operands in another order: {was} → {now}{names}")
+    return lines
 
 
 def _moves(word: str) -> Callable[[list[Change]], list[str]]:
@@ -91,13 +145,16 @@ def _moves(word: str) -> Callable[[list[Change]], list[str]]:
 
     def say(changes: list[Change]) -> list[str]:
         lines = []
-        for (before, after), subjects in _grouped(changes).items():
-            names = _names(subject.rpartition("/")[2] for subject in subjects)
+        for (before, after), alike in _alike(changes).items():
+            outer = (
+                Change(each.stage, each.kind, each.subject.rpartition("/")[2]) for each in alike
+            )
+            who, names = _who(outer)
             if before and after:
                 move = f"moved from {word}{before} to {word}{after}"
             else:
                 move = f"left {word}{before}" if before else f"entered {word}{after}"
-            lines.append(f"{names} in {_IN} {move}")
+            lines.append(f"{who} {move}{names}")
         return lines
 
     return say
@@ -108,33 +165,46 @@ def _groups(word: str) -> Callable[[list[Change]], list[str]]:
 
     def say(changes: list[Change]) -> list[str]:
         lines = []
-        for change in changes:
-            before, after = change.before, change.after
+        lone: dict[tuple[str, str], list[str]] = {}
+        for (before, after), alike in _alike(changes).items():
+            stages = ", ".join(dict.fromkeys(each.stage for each in alike))
             if not before:
-                lines.append(f"{word}{after} appeared in {_IN}")
+                lone.setdefault(("appeared in", stages), []).append(after)
             elif not after:
-                lines.append(f"{word}{before} vanished from {_IN}")
+                lone.setdefault(("vanished from", stages), []).append(before)
             elif "," in after:
-                lines.append(f"{word}{before} in {_IN} was split into {after}")
+                lines.append(f"{word}{before} in {stages} was split into {after}")
             elif "," in before:
-                lines.append(f"{word}{before} in {_IN} were merged into {after}")
+                lines.append(f"{word}{before} in {stages} were merged into {after}")
             else:
-                lines.append(f"{word}{before} in {_IN} is called {after} now")
+                lines.append(f"{word}{before} in {stages} is called {after} now")
+        for (verb, stages), found in lone.items():
+            lines.append(f"{', '.join(f'{word}{name}' for name in found)} {verb} {stages}")
         return lines
 
     return say
 
 
-def _accumulations(changes: list[Change]) -> list[str]:
+def _checkpointed(changes: list[Change]) -> list[str]:
     lines = []
-    for (before, after), subjects in _grouped(changes).items():
-        what = f"gradient accumulation {_names(subjects)} ({before or after})"
-        lines.append(f"{what} vanished from {_IN}" if before else f"{what} appeared in {_IN}")
+    for (before, after), alike in _alike(changes).items():
+        who, names = _who(alike)
+        what = f"no longer checkpointed (was {before})" if before else f"checkpointed now ({after})"
+        lines.append(f"{who}: {what}{names}")
     return lines
 
 
-def _more_or_less(count: int) -> str:
-    return f"{count} node{'s' if count != 1 else ''}"
+def _accumulations(changes: list[Change]) -> list[str]:
+    lines = []
+    for (before, after), alike in _alike(changes).items():
+        who, names = _who(alike)
+        verb = "vanished" if before else "appeared"
+        lines.append(f"gradient accumulation {who} {verb}: {before or after}{names}")
+    return lines
+
+
+def _count(count: int, what: str) -> str:
+    return f"{count} {what}{'s' if count != 1 else ''}"
 
 
 def _are(count: int) -> str:
@@ -143,100 +213,137 @@ def _are(count: int) -> str:
 
 def _saved(changes: list[Change]) -> list[str]:
     lines = []
-    sizes = [(_bytes(change.before), _bytes(change.after), change) for change in changes]
-    for more in (True, False):
-        found = [
-            (after - before, change)
-            for before, after, change in sizes
-            if bool(change.after) != bool(change.before) and bool(change.after) == more
-        ]
-        if found:
-            total = sum(delta for delta, _ in found)
-            word, sign = ("more", "+") if more else ("less", "")
-            lines.append(
-                f"{_more_or_less(len(found))} {word} {_are(len(found))} saved for backward by "
-                f"{_IN}: {sign}{size(total)} ({_names(change.subject for _, change in found)})"
-            )
-    for _, _, change in sizes:
-        if change.before and change.after:
-            before, after = (text.partition(" ") for text in (change.before, change.after))
-            lines.append(
-                f"{_name(change.subject)} is saved for backward by {_IN} as {after[2]}, "
-                f"{size(int(after[0]))}; was {before[2]}, {size(int(before[0]))}"
-            )
-    total = sum(after - before for before, after, _ in sizes)
-    if len(lines) > 1:
-        change_in_all = f"{'+' if total > 0 else ''}{size(total)}" if total else "as many bytes"
-        lines.append(f"in all {change_in_all} saved for backward by {_IN}")
+    for stage in dict.fromkeys(change.stage for change in changes):
+        lines += _saved_by(stage, [change for change in changes if change.stage == stage])
     return lines
 
 
-def _bytes(text: str) -> int:
-    return int(text.partition(" ")[0]) if text else 0
+def _saved_by(stage: str, changes: Sequence[Change]) -> list[str]:
+    lines = []
+    total: Counter[str] = Counter()
+    parts = (
+        ("more", [change for change in changes if not change.before]),
+        ("less", [change for change in changes if not change.after]),
+        ("", [change for change in changes if change.before and change.after]),
+    )
+    for word, found in parts:
+        if not found:
+            continue
+        delta: Counter[str] = Counter()
+        for change in found:
+            delta.update(_size(change.after))
+            delta.subtract(_size(change.before))
+        total.update(delta)
+        count, names = len(found), _names(change.subject for change in found)
+        saved = f"saved for the backward by {stage}"
+        what = (
+            f"{_count(count, 'value')} {word} {_are(count)} {saved}"
+            if word
+            else f"{_count(count, 'value')} {saved} {'have' if count != 1 else 'has'} another type"
+        )
+        lines.append(f"{what}: {difference(delta)} ({names})")
+    if len(lines) > 1:
+        lines.append(f"in all {difference(total)} saved for the backward by {stage}")
+    return lines
+
+
+def _size(held: str) -> Counter[str]:
+    return parse_size(held.partition(" B ")[0]) if held else Counter()
 
 
 def _recomputed(changes: list[Change]) -> list[str]:
     lines = []
-    for (before, _), subjects in _grouped(changes).items():
-        count = len(subjects)
-        word = "less" if before else "more"
-        lines.append(
-            f"{_more_or_less(count)} {word} {_are(count)} recomputed in {_IN}: {_names(subjects)}"
-        )
+    for (before, _), alike in _alike(changes).items():
+        for stage, subjects in _by_stage(alike).items():
+            count = len(subjects)
+            nodes = f"{_count(count, 'node')} {'less' if before else 'more'} {_are(count)}"
+            lines.append(f"{nodes} recomputed in {stage}: {_names(subjects)}")
     return lines
 
 
 def _outputs(changes: list[Change]) -> list[str]:
-    return [
-        f"{_names(subjects)} {'no longer returned' if before else 'returned now, too,'} by {_IN}"
-        for (before, _), subjects in _grouped(changes).items()
-    ]
+    lines = []
+    for (before, _), alike in _alike(changes).items():
+        who, names = _who(alike)
+        lines.append(f"{who}: {'no longer returned' if before else 'returned now, too'}{names}")
+    return lines
 
 
-def _count(text: str) -> Callable[[list[Change]], list[str]]:
+def _signature(changes: list[Change]) -> list[str]:
+    stages: dict[str, list[str]] = {}
+    for stage, subjects in _by_stage(changes).items():
+        stages.setdefault(" and ".join(sorted(subjects)), []).append(stage)
+    return [f"{what} of {', '.join(of)} in another order or form" for what, of in stages.items()]
+
+
+def _sources(changes: list[Change]) -> list[str]:
+    pairs = _alike(changes)
+    if len(pairs) > _MOST_SOURCES:
+        return _with(" from other source lines")(changes)
+    lines = []
+    for (before, after), alike in pairs.items():
+        where = [side.partition(": ") for side in (before, after)]
+        was, now = (code(side) for side in (before, after))
+        if where[0][0] != where[1][0] or was == now:
+            was, now = before or NONE, after or NONE
+        who, names = _who(alike)
+        lines.append(f"{who}: source {was} → {now}{names}")
+    return lines
+
+
+def _with(what: str) -> Callable[[list[Change]], list[str]]:
     def say(changes: list[Change]) -> list[str]:
-        names = _names(change.subject for change in changes)
-        return [text.format(nodes=_more_or_less(len(changes)), names=names, stages=_IN)]
+        who, names = _who(changes)
+        return [f"{who}{what}{names}"]
 
     return say
 
 
 def _renumbered(changes: list[Change]) -> list[str]:
-    return [f"{len(changes)} name{'s' if len(changes) != 1 else ''} renumbered in {_IN}"]
+    return [f"renumbered: {_counts(_by_stage(changes), 'name')}"]
+
+
+def _text(changes: list[Change]) -> list[str]:
+    stages = dict.fromkeys(change.stage for change in changes)
+    return [f"text of {', '.join(stages)} that is no node differs"]
 
 
 def _sections(changes: list[Change]) -> list[str]:
     return [
         f"the {change.kind} `{change.subject}` is {'gone' if change.before else 'new'}"
-        + ("" if change.kind == "section" else f" in {_IN}")
+        + ("" if change.kind == "section" else f" in {change.stage}")
         for change in changes
     ]
 
 
 _WORDING: tuple[tuple[tuple[str, ...], Callable[[list[Change]], list[str]]], ...] = (
     (("section", "subgraph"), _sections),
-    (("region",), _groups("region ")),
-    (("piece",), _groups("")),
-    (("region of",), _moves("region ")),
-    (("piece of",), _moves("")),
-    (("recompute",), _arrow()),
-    (("saved",), _saved),
-    (("recomputed",), _recomputed),
-    (("gradient accumulation",), _accumulations),
-    (("removed", "added"), _added_or_removed),
     (("replaced",), _arrow()),
+    (("removed", "added"), _added_or_removed),
+    (("arguments",), _arrow("arguments")),
+    (("inputs",), _inputs),
+    (("order",), _order),
     (("dtype",), _arrow("dtype")),
     (("shape",), _arrow("shape")),
     (("stride",), _arrow("stride")),
     (("device",), _arrow("device")),
     (("type",), _arrow("type")),
-    (("arguments",), _arrow("arguments")),
-    (("inputs",), _arrow("inputs")),
     (("outputs",), _outputs),
-    (("ac_graph_id", "tag"), _tags),
-    (("moved",), _count("{nodes} in {stages} in another order: {names}")),
+    (("signature",), _signature),
+    (("region",), _groups("region ")),
+    (("region of",), _moves("region ")),
+    (("piece",), _groups("")),
+    (("piece of",), _moves("")),
+    (("checkpointed",), _checkpointed),
+    (("recompute",), _arrow("checkpoint tag")),
+    (("ac_graph_id",), _tags),
+    (("saved",), _saved),
+    (("recomputed",), _recomputed),
+    (("gradient accumulation",), _accumulations),
+    (("tag",), _tags),
+    (("moved",), _with(" in another place")),
+    (("source",), _sources),
     (("renamed",), _arrow("name")),
-    (("source",), _count("{nodes} in {stages} from other source lines: {names}")),
     (("renumbered",), _renumbered),
-    (("text",), _count("text of {stages} that is no node differs")),
+    (("text",), _text),
 )

@@ -29,7 +29,7 @@ COMMAND = (
 
 EXPECTED = f"""\
 snapshots/test_graph/test_block@cpu.fx.txt differs from what was compiled on cpu:
-`mm` in joint: PREFER_RECOMPUTE → MUST_SAVE
+`mm` in joint: checkpoint tag PREFER_RECOMPUTE → MUST_SAVE
 
 @@ -4,5 +4,5 @@ joint
  class GraphModule(torch.nn.Module):

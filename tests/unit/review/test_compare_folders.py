@@ -191,17 +191,21 @@ def test_saved_values_come_to_a_number_of_bytes_where_they_have_one() -> None:
         (group,) = group_changes([("test", changes)])
         return group.what, group.tests[0].detail
 
-    assert said(("32 f32[8]", ""), ("", "8 f32[2]")) == (
+    assert said(("32 B f32[8]", ""), ("", "8 B f32[2]")) == (
         "fewer bytes",
         "-24 B: 1 more, 1 less saved",
     )
-    assert said(("32 f32[8]", "32 i32[8]")) == (
+    assert said(("32 B f32[8]", "32 B i32[8]")) == (
         "other values of the same size",
         "1 of another type saved",
     )
-    assert said(("", "4*s27 f32[s27]"), ("", "4 f32[]")) == (
-        "values whose size depends on the input",
-        "2 more saved",
+    assert said(("", "4*s27 B f32[s27]"), ("", "4 B f32[]")) == (
+        "more bytes",
+        "+4 B + 4*s27 B: 2 more saved",
+    )
+    assert said(("4*s27 B f32[s27]", ""), ("", "4 B f32[]")) == (
+        "more or fewer bytes",
+        "+4 B - 4*s27 B: 1 more, 1 less saved",
     )
 
 
@@ -256,7 +260,7 @@ def test_json_has_every_change(
     policy = value["changed"][0]
     assert policy == {
         "test": "a/policy",
-        "summary": ["`mm` in joint: PREFER_RECOMPUTE → MUST_SAVE"],
+        "summary": ["`mm` in joint: checkpoint tag PREFER_RECOMPUTE → MUST_SAVE"],
         "changes": [
             {
                 "stage": "joint",

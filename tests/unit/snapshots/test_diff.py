@@ -29,12 +29,12 @@ def test_equal_documents_have_nothing_to_say() -> None:
     [
         pytest.param(
             {"joint": (("ac_graph_id: 0 - PREFER_RECOMPUTE", "ac_graph_id: 0 - MUST_SAVE"),)},
-            ["`mul` in joint: PREFER_RECOMPUTE → MUST_SAVE"],
+            ["`mul` in joint: checkpoint tag PREFER_RECOMPUTE → MUST_SAVE"],
             id="checkpoint tag",
         ),
         pytest.param(
             {"joint": (("# primals_2: recompute: MUST_SAVE\n", ""),)},
-            ["`primals_2` in joint: MUST_SAVE → none"],
+            ["`primals_2` in joint: checkpoint tag MUST_SAVE → none"],
             id="tag of a placeholder",
         ),
         pytest.param(
@@ -68,7 +68,10 @@ def test_equal_documents_have_nothing_to_say() -> None:
         ),
         pytest.param(
             {"joint": (("        # gradient accumulation\n", ""),)},
-            ["gradient accumulation `add_1` (f32[10][1]cuda:0) vanished from joint"],
+            [
+                "gradient accumulation `add_1` in joint vanished: f32[10][1]cuda:0 = "
+                "mul_1 (from `return torch.cos(h)`) + sin (from `h = torch.sin(x)`)"
+            ],
             id="gradient accumulation",
         ),
         pytest.param(
@@ -86,8 +89,23 @@ def test_equal_documents_have_nothing_to_say() -> None:
         ),
         pytest.param(
             {"joint": (("mul.Tensor(sin, primals_2)", "mul.Tensor(primals_2, sin)"),)},
-            ["`mul` in joint: inputs sin, primals_2 → primals_2, sin"],
+            ["`mul` in joint: the same operands in another order: sin, primals_2 → primals_2, sin"],
+            id="order of operands",
+        ),
+        pytest.param(
+            {"joint": (("mul.Tensor(sin, primals_2)", "mul.Tensor(sin, primals_1)"),)},
+            ["`mul` in joint: takes `primals_1` instead of `primals_2`"],
             id="inputs",
+        ),
+        pytest.param(
+            {"joint": (("return (cos, add_1)", "return (add_1, cos)"),)},
+            ["outputs of joint in another order or form"],
+            id="order of outputs",
+        ),
+        pytest.param(
+            {"joint": (("return (cos, add_1)", "return (cos, None, add_1)"),)},
+            ["outputs of joint in another order or form"],
+            id="no value among outputs",
         ),
         pytest.param(
             {"joint": (('cos: "f32[10][1]cuda:0"', 'cos: "bf16[20][2]cpu"'),)},
@@ -106,7 +124,7 @@ def test_equal_documents_have_nothing_to_say() -> None:
         ),
         pytest.param(
             {"joint": (("return (cos, add_1)", "return (cos, add_1, add)"),)},
-            ["`add` returned now, too, by joint"],
+            ["`add` in joint: returned now, too"],
             id="output",
         ),
         pytest.param(
@@ -116,17 +134,17 @@ def test_equal_documents_have_nothing_to_say() -> None:
         ),
         pytest.param(
             {"joint": (("return torch.cos(h)", "return h.cos()"),)},
-            ["3 nodes in joint from other source lines: `cos`, `mul_1`, `add_1`"],
+            ["`cos`, `mul_1`, `add_1` in joint: source return torch.cos(h) → return h.cos()"],
             id="source",
         ),
         pytest.param(
             {"forward: saved for backward": (("add:", 'cos: "f32[2048][1]cuda:0"  8192 B\nadd:'),)},
-            ["1 node more is saved for backward by forward: +8.0 KiB (`cos`)"],
+            ["1 value more is saved for the backward by forward: +8.0 KiB (`cos`)"],
             id="saved",
         ),
         pytest.param(
             {"forward: saved for backward": (('sin: "f32[10][1]cuda:0"  40 B\n', ""),)},
-            ["1 node less is saved for backward by forward: -40 B (`sin`)"],
+            ["1 value less is saved for the backward by forward: -40 B (`sin`)"],
             id="no longer saved",
         ),
         pytest.param(
@@ -220,7 +238,8 @@ def test_a_region_under_another_number_is_no_change() -> None:
     )
     assert list(compare_documents(BLOCK, new)) == []
     assert list(describe(BLOCK, new).summary) == [
-        "nothing differs but numbers of compiled regions, comments and free lines"
+        "no node differs, only numbers of compiled regions, the order of their arguments, "
+        "comments or free lines"
     ]
 
 

@@ -56,5 +56,7 @@ def test_renumbering_alone_is_nothing_else(seed: int, size: int, offset: int) ->
 
 
 def _sides(kind: str, before: str, after: str) -> tuple[str, str]:
-    # Arguments are quoted as the texts have them, with names that were changed on purpose.
+    # Arguments, and what a sum is of, are quoted with names that were changed on purpose.
+    if kind == "gradient accumulation":
+        return before.partition(" = ")[0], after.partition(" = ")[0]
     return ("", "") if kind == "arguments" else (before, after)
