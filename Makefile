@@ -25,7 +25,7 @@ demo: $(STAMP) ## run the examples and show their graphs and checks
 
 test: $(STAMP) ## run the whole suite
 	@echo "== the suite, on two processes"
-	$(PYTEST) -n 2 --fxregion --durations=10
+	$(PYTEST) -n 2 --dist loadgroup --fxregion --durations=10
 
 lint: $(STAMP) ## ruff and mypy --strict
 	@echo "== ruff"

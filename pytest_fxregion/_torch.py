@@ -303,6 +303,7 @@ def ambient_compile_state() -> tuple[object, ...]:
     from torch._inductor import config as inductor_config
 
     device_types = ("cpu", "cuda")
+    deterministic_settings: Any = torch.utils.deterministic
     return (
         torch.is_grad_enabled(),
         torch.is_inference_mode_enabled(),
@@ -315,7 +316,7 @@ def ambient_compile_state() -> tuple[object, ...]:
         torch.backends.cuda.matmul.allow_tf32,
         torch.backends.cudnn.allow_tf32,
         torch.backends.mkldnn.enabled,
-        torch.utils.deterministic.fill_uninitialized_memory,
+        deterministic_settings.fill_uninitialized_memory,
         inductor_config.get_hash(),
         functorch_config.get_hash(),
     )
@@ -359,7 +360,7 @@ def generated_call(artifact: Any) -> tuple[Any, bool] | None:
     """
     from torch._inductor.output_code import CompiledFxGraph
 
-    found = getattr(getattr(artifact, "inner_fn", None), "compiled_fn", None)
+    found: Any = getattr(getattr(artifact, "inner_fn", None), "compiled_fn", None)
     while not isinstance(found, CompiledFxGraph):
         found = getattr(found, "compiled_fn", found)
         if isinstance(found, CompiledFxGraph):

@@ -66,11 +66,11 @@ def _dense_parts(tensor: torch.Tensor) -> list[torch.Tensor]:
     return [tensor]
 
 
-def _little_endian_bytes(tensor: torch.Tensor) -> memoryview:
+def _little_endian_bytes(tensor: torch.Tensor) -> bytes:
     plain = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous().reshape(-1)
     if plain.is_complex():
         plain = torch.view_as_real(plain).reshape(-1)
     elements = plain.view(torch.uint8).numpy()
     if sys.byteorder == "big":
         elements = elements.reshape(-1, plain.element_size())[:, ::-1].copy()
-    return memoryview(elements)
+    return elements.tobytes()

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 import torch._inductor
-from annotated_graphs import Compiles
 
 from pytest_fxregion.regional.artifacts import ARTIFACTS
+from tests.unit.regional.annotated_graphs import Compiles
 
 
 @pytest.fixture

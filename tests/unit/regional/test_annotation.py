@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 import torch
-from annotated_graphs import annotate
 from torch import fx
 
 from pytest_fxregion.errors import AnnotationError
 from pytest_fxregion.regional.annotation import Annotation, AnnotationReader, sources_of
+from tests.unit.regional.annotated_graphs import annotate
 
 TRACE = """  File "/home/me/outer.py", line 3, in main
     model(x)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import weakref
 
 import torch
-from annotated_graphs import Compiles, region, traced
 
 from pytest_fxregion.regional import compile_regions, regional_inductor
+from tests.unit.regional.annotated_graphs import Compiles, region, traced
 
 X, Y = torch.arange(4.0), torch.arange(4.0) + 1
 

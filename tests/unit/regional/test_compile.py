@@ -10,7 +10,6 @@ import pytest
 import torch
 import torch._functorch.config
 import torch._inductor.config
-from annotated_graphs import Compiles, region, traced
 from torch._inductor.async_compile import AsyncCompile
 from torch.fx._graph_pickler import GraphPickler, Options
 from torch.fx.traceback import annotate as annotated
@@ -20,6 +19,7 @@ from pytest_fxregion._torch import aot_autograd
 from pytest_fxregion.errors import RegionError
 from pytest_fxregion.regional import Region, compile_regions, regional_inductor, serializable
 from pytest_fxregion.regional.artifacts import ARTIFACTS
+from tests.unit.regional.annotated_graphs import Compiles, region, traced
 
 X, Y = torch.linspace(0, 1, 4), torch.linspace(1, 2, 4)
 

@@ -8,11 +8,11 @@ from typing import Any, Literal
 
 import pytest
 import torch
-from annotated_graphs import Builder, aten
 from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from pytest_fxregion.regional.effects import is_pure, only_computes, order_constraints
+from tests.unit.regional.annotated_graphs import Builder, aten
 
 Mode = Literal["real", "fake", "symbolic"]
 

@@ -7,10 +7,10 @@ import random
 
 import pytest
 import torch
-from annotated_graphs import Builder, Compiles, annotate, aten, region
 from torch import fx
 
 from pytest_fxregion.regional import compile_regions
+from tests.unit.regional.annotated_graphs import Builder, Compiles, annotate, aten, region
 
 PURE = (aten.sin.default, aten.neg.default, aten.clone.default)
 VIEWS = (aten.t.default, aten.alias.default)

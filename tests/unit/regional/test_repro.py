@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 import torch
-from annotated_graphs import Compiles, region, traced
 
 from pytest_fxregion.errors import RegionError
 from pytest_fxregion.regional import compile_regions
 from pytest_fxregion.regional.repro import repro_script
+from tests.unit.regional.annotated_graphs import Compiles, region, traced
 
 X, Y = torch.ones(3, 4), torch.ones(4, 3).t()
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 import torch
-from annotated_graphs import Builder, Compiles, annotate, aten, region, traced
 from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from pytest_fxregion.regional import RegionalGraph, compile_regions
+from tests.unit.regional.annotated_graphs import Builder, Compiles, annotate, aten, region, traced
 
 X, Y = torch.arange(4.0), torch.arange(4.0) + 1
 

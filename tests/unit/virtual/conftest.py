@@ -33,7 +33,10 @@ class DeviceFile(pytest.File):
         self.config.stash.setdefault(FILES, []).append(self.path)
         for node in ast.parse(self.path.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
-                yield DeviceItem.from_parent(self, name=node.name)
+                item = DeviceItem.from_parent(self, name=node.name)
+                # One process serves a file: let one xdist worker run all of it.
+                item.add_marker(pytest.mark.xdist_group(self.path.stem))
+                yield item
 
     def results(self) -> dict[str, list[tuple[str, str]]]:
         """Outcome and failure text of each test function, one of each parameter set."""
