@@ -59,6 +59,22 @@ def close(nodes: list[Node]) -> list[Node]:
     return [*nodes, Node("output", "output", "output", args, results, shape)]
 
 
+def random_sum(rng: Random, terms: int) -> list[Node]:
+    """Return a graph that adds its placeholders, in any order and any steps."""
+    nodes = [
+        Node(f"primals_{k}", "placeholder", "placeholder", "", (), "", TYPES[0])
+        for k in range(terms)
+    ]
+    parts = [node.name for node in nodes]
+    while len(parts) > 1:
+        rng.shuffle(parts)
+        name = f"add_{len(parts)}"
+        nodes.append(call(name, "add", (parts.pop(), parts.pop()), TYPES[0]))
+        parts.append(name)
+    last = call("cos", "cos", (parts[0],), TYPES[0])
+    return close([*nodes, last])
+
+
 def renamed(nodes: list[Node], offset: int) -> list[Node]:
     """Return the graph with every number in a name changed, as insertions elsewhere change them."""
     fresh: dict[str, str] = {"output": "output"}
@@ -119,7 +135,10 @@ def edit(
     op = node.target.split(".")[3]
     spared |= {node.name, *node.inputs, *(user.name for user in uses[node.name])}
     kind = rng.choice(
-        ("recompute", "region", "dtype", "added", "removed", "replaced", "arguments", "acc")
+        (
+            *("recompute", "region", "dtype", "added", "removed", "replaced", "arguments"),
+            *("acc", "order"),
+        )
     )
     at = nodes.index(node)
 
@@ -149,6 +168,15 @@ def edit(
             return nodes, None
         new = replace(node, tags=(*node.tags, (GRADIENT_ACCUMULATION, "")))
         return swap(new), Edit(GRADIENT_ACCUMULATION, node.name, "", node.type)
+    if kind == "order":
+        near = {*node.inputs, *(user.name for user in uses[node.name])}
+        if len(set(node.inputs)) < 2 or any(
+            n.name in near and n.target == node.target for n in nodes
+        ):
+            return nodes, None  # the order in a chain of one operation is told of its end
+        first, second = node.inputs
+        turned = replace(node, inputs=(second, first), args=f"{second}, {first}")
+        return swap(turned), Edit(kind, node.name, "", "")
     if kind == "dtype":
         before = node.type.partition("[")[0]
         after = "f16"
