@@ -279,7 +279,7 @@ def _signature(changes: list[Change]) -> list[str]:
 def _sources(changes: list[Change]) -> list[str]:
     pairs = _alike(changes)
     if len(pairs) > _MOST_SOURCES:
-        return _with(" from other source lines")(changes)
+        return _with(": other source lines")(changes)
     lines = []
     for (before, after), alike in pairs.items():
         where = [side.partition(": ") for side in (before, after)]
@@ -287,7 +287,7 @@ def _sources(changes: list[Change]) -> list[str]:
         if where[0][0] != where[1][0] or was == now:
             was, now = before or NONE, after or NONE
         who, names = _who(alike)
-        lines.append(f"{who}: source {was} → {now}{names}")
+        lines.append(f"{who}: source `{was}` → `{now}`{names}")
     return lines
 
 
@@ -341,9 +341,9 @@ _WORDING: tuple[tuple[tuple[str, ...], Callable[[list[Change]], list[str]]], ...
     (("recomputed",), _recomputed),
     (("gradient accumulation",), _accumulations),
     (("tag",), _tags),
-    (("moved",), _with(" in another place")),
+    (("text",), _text),
+    (("moved",), _with(": earlier or later in the graph")),
     (("source",), _sources),
     (("renamed",), _arrow("name")),
     (("renumbered",), _renumbered),
-    (("text",), _text),
 )

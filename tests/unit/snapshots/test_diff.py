@@ -134,7 +134,7 @@ def test_equal_documents_have_nothing_to_say() -> None:
         ),
         pytest.param(
             {"joint": (("return torch.cos(h)", "return h.cos()"),)},
-            ["`cos`, `mul_1`, `add_1` in joint: source return torch.cos(h) → return h.cos()"],
+            ["`cos`, `mul_1`, `add_1` in joint: source `return torch.cos(h)` → `return h.cos()`"],
             id="source",
         ),
         pytest.param(

@@ -73,7 +73,7 @@ def test_terms_of_a_sum_in_another_order_are_one_line() -> None:
 
     assert said(sums("sin", "cos", "exp"), sums("exp", "sin", "cos")) == [
         "`add_1` in joint: the same operands in another order: sin + cos + exp → exp + sin + cos",
-        "`cos`, `exp` in joint in another place",
+        "`cos`, `exp` in joint: earlier or later in the graph",
     ]
 
 
