@@ -137,7 +137,10 @@ class PrecisionWatch(DispatchMode):
 
 
 def _copy_arguments(call: Call) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Copy tensors, one that is passed twice only once, keeping strides and requires_grad."""
+    """Copy tensors, one that is passed twice only once, keeping strides and requires_grad.
+
+    What was set on a tensor comes along: ``torch._dynamo.mark_dynamic`` keeps its marks there.
+    """
     copies: dict[int, torch.Tensor] = {}
 
     def copy_leaf(leaf: Any) -> Any:
@@ -145,11 +148,10 @@ def _copy_arguments(call: Call) -> tuple[tuple[Any, ...], dict[str, Any]]:
             return leaf
         if id(leaf) not in copies:
             copied = _copy_tensor(leaf).requires_grad_(leaf.requires_grad)
-            copies[id(leaf)] = (
-                nn.Parameter(copied, leaf.requires_grad)
-                if isinstance(leaf, nn.Parameter)
-                else copied
-            )
+            if isinstance(leaf, nn.Parameter):
+                copied = nn.Parameter(copied, leaf.requires_grad)
+            vars(copied).update(vars(leaf))
+            copies[id(leaf)] = copied
         return copies[id(leaf)]
 
     args, kwargs = tree_map(copy_leaf, (call.args, call.kwargs))

@@ -303,6 +303,20 @@ def test_windows_that_overlap_are_copied_apart() -> None:
     assert torch.equal(run(lambda x: x * 1, windows).values["output"], windows)
 
 
+def test_copies_have_what_was_set_on_the_tensor() -> None:
+    x = torch.ones(3)
+    torch._dynamo.mark_dynamic(x, 0)
+    seen: list[dict[str, object]] = []
+
+    def function(x: Tensor) -> Tensor:
+        seen.append(dict(vars(x)))
+        return x * 2
+
+    execute(Call(function, (x,), {}), seed=0, backward=False)
+    assert seen == [dict(vars(x))]
+    assert seen[0]
+
+
 def test_parameters_stay_parameters() -> None:
     kinds = []
 
