@@ -88,7 +88,7 @@ class AccumulationRecorder:
 
     def _arrived(self, target: AutogradNode, index: int, gradient: Any, tracer: Any) -> None:
         if isinstance(gradient, torch.Tensor):
-            newest = next(reversed(tracer.graph.nodes))
+            newest = next(iter(reversed(tracer.graph.nodes)))
             self.arrivals[target, index].append(Arrival(gradient, newest, tracer))
 
     def accumulations(self) -> list[fx.Node]:
