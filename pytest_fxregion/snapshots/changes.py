@@ -72,41 +72,29 @@ def compare_graphs(stage: str, old: Graph, new: Graph) -> GraphComparison:
         if j >= 0
     ]
     names = {before.name: after.name for before, after, _ in pairs}
-    removed = [node for i, node in enumerate(old.nodes) if matching.to_new[i] < 0]
-    added = [node for j, node in enumerate(new.nodes) if matching.to_old[j] < 0]
-    found: list[Change] = []
     reordered = list(reordered_terms(old.nodes, new.nodes, names))
-    old_steps = {name for each in reordered for name in each.old_steps}
+    steps = {name for each in reordered for name in each.old_steps}
     new_steps = {name for each in reordered for name in each.new_steps}
-    found += (
-        _lone(stage, "removed", node, before=operation(node))
-        for node in removed
-        if node.name not in old_steps
-    )
-    found += (
-        _lone(stage, "added", node, after=operation(node))
-        for node in added
-        if node.name not in new_steps
-    )
+    removed = [n for n, j in zip(old.nodes, matching.to_new, strict=True) if j < 0]
+    added = [n for n, i in zip(new.nodes, matching.to_old, strict=True) if i < 0]
+    # Steps of a sum in another order are as many as before, and of the same types and tags.
+    removed = [node for node in removed if node.name not in steps]
+    added = [node for node in added if node.name not in new_steps]
+    found: list[Change] = []
+    found += (_lone(stage, "removed", node, before=operation(node)) for node in removed)
+    found += (_lone(stage, "added", node, after=operation(node)) for node in added)
     found += (Change(stage, "order", each.name, each.before, each.after) for each in reordered)
     edges = Edges(names, removed, added)
     new_nodes = {node.name: node for node in new.nodes}
     for before, after, replaced in pairs:
         found += _operation_changes(stage, before, after, replaced, edges)
-        if not (before.name in old_steps and after.name in new_steps):
+        if not (before.name in steps and after.name in new_steps):
             found += _input_changes(stage, before, after, edges, new_nodes)
         found += _type_changes(stage, before, after)
     same_ids = _renumbered([(_checkpoint(a), _checkpoint(b)) for a, b, _ in pairs])
     for before, after, _ in pairs:
         found += _tag_changes(stage, before, after, same_ids)
-    found += _accumulations(
-        stage,
-        old,
-        new,
-        pairs,
-        [node for node in removed if node.name not in old_steps],
-        [node for node in added if node.name not in new_steps],
-    )
+    found += _accumulations(stage, old, new, pairs, removed, added)
     found += _group_changes(stage, "region", pairs, removed, added, _region)
     found += _group_changes(stage, "piece", pairs, removed, added, lambda n: n.piece)
     found += _recomputed(stage, removed, added, pairs)

@@ -147,14 +147,13 @@ def reordered_terms(
         if len(old_steps) == 1 or len(was) != len(now):
             continue
         terms = [names.get(name, "") for name in was]
-        if all(
-            tuple(names.get(value, "") for value in step.inputs)
+        unchanged = all(
+            step.name in names
+            and tuple([names.get(name) for name in step.inputs])
             == after.nodes[names[step.name]].inputs
             for step in old_steps
-            if step.name in names
-        ) and all(step.name in names for step in old_steps):
-            continue
-        if sorted(terms) != sorted(now):
+        )
+        if unchanged or sorted(terms) != sorted(now):
             continue
         lone_old = Counter((s.type, s.tags) for s in old_steps if s.name not in names)
         lone_new = Counter((s.type, s.tags) for s in new_steps if s.name not in matched)

@@ -62,7 +62,7 @@ def match(old: Sequence[Node], new: Sequence[Node]) -> Matching:
         for i, j in enumerate(matcher.old.partner)
         if j >= 0
         and old[i].target != new[j].target
-        and old[i].op == "call"
+        and old[i].op in {"call", "get_attr"}
         and _family(old[i]) != _family(new[j])
     )
     return Matching(matcher.old.partner, matcher.new.partner, frozenset(replaced))

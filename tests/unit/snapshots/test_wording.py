@@ -261,3 +261,12 @@ def test_inputs_in_another_order_are_told_of_the_graph() -> None:
     assert said(document(joint=old), document(joint=new)) == [
         "inputs of joint in another order or form",
     ]
+
+
+def test_another_attribute_is_another_value() -> None:
+    text = graph("x", "mul = mul.Tensor(x, w)", "return (mul,)").replace(
+        "        mul", "        w = self.w\n        mul"
+    )
+    assert said(document(joint=text), document(joint=text.replace("self.w", "self.b"))) == [
+        "`w` in joint: self.w → self.b"
+    ]
