@@ -1,5 +1,6 @@
-"""Annotations that say nothing about regions: pipeline stages, streams, names for debugging.
+"""Question: what do annotations serve for, beside regions?
 
+For whatever a later pass or a reader wants to know: pipeline stages, streams, names for debugging.
 They go through the joint graph into forward, backward and text beside those that do; sums of
 gradients carry none, as they belong to no single place of the program.
 """
