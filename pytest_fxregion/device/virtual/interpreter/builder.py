@@ -255,26 +255,23 @@ class GridBuilder(Tiles):
 
     # ---- memory -------------------------------------------------------------------------------
 
-    def create_load(self, ptr: Any, cache: Any, eviction: Any, is_volatile: Any) -> Any:
+    # What a cache should do with the value comes last: two arguments up to Triton 3.8, one since.
+    def create_load(self, ptr: Any, *cache_hints: Any) -> Any:
         everywhere = Handle(np.ones((1,) * ptr.data.ndim, dtype=np.bool_), tl.int1)
-        return self.create_masked_load(ptr, everywhere, None, cache, eviction, is_volatile)
+        return self.create_masked_load(ptr, everywhere, None)
 
-    def create_masked_load(
-        self, ptrs: Any, mask: Any, other: Any, cache: Any, eviction: Any, is_volatile: Any
-    ) -> Any:
+    def create_masked_load(self, ptrs: Any, mask: Any, other: Any, *cache_hints: Any) -> Any:
         element = ptrs.get_element_ty()
         dtype = storage_dtype(element)
         default = np.zeros((1,) * ptrs.data.ndim, dtype=dtype) if other is None else other.data
         loaded = self.memory.load(ptrs.data, mask.data, default.astype(dtype), dtype)
         return Handle(loaded, element)
 
-    def create_store(self, ptr: Any, val: Any, cache: Any, eviction: Any) -> None:
+    def create_store(self, ptr: Any, val: Any, *cache_hints: Any) -> None:
         everywhere = Handle(np.ones((1,) * ptr.data.ndim, dtype=np.bool_), tl.int1)
-        self.create_masked_store(ptr, val, everywhere, cache, eviction)
+        self.create_masked_store(ptr, val, everywhere)
 
-    def create_masked_store(
-        self, ptrs: Any, value: Any, mask: Any, cache: Any, eviction: Any
-    ) -> None:
+    def create_masked_store(self, ptrs: Any, value: Any, mask: Any, *cache_hints: Any) -> None:
         self.memory.store(ptrs.data, value.data, mask.data)
 
     def _each_program(self, data: Array) -> Array:

@@ -165,7 +165,8 @@ class _Language:
         self._knobs.__exit__(None, None, None)
         for owner, name, value in reversed(self._before):
             if value is _MISSING:
-                delattr(owner, name)
+                if name in vars(owner):  # set twice, and gone already
+                    delattr(owner, name)
             else:
                 setattr(owner, name, value)
 
