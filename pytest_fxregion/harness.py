@@ -192,7 +192,8 @@ class FxRegion:
         watched = EagerAccumulations(self._root)
         # Anomaly mode keeps for every autograd node the line of the forward that made it.
         lines = torch.autograd.set_detect_anomaly(True, check_nan=False)
-        with lines, unfolded_checkpoints(), uncached_autocast(), annotated:
+        # Eager's `cond` and `while_loop` are built on torch.compile.
+        with only_torchs_own_trace(), lines, unfolded_checkpoints(), uncached_autocast(), annotated:
             eager = execute(
                 call,
                 seed=self.seed,
@@ -228,7 +229,7 @@ class FxRegion:
         try:
             wide = call.in_float64()
             wide_cotangents = None if cotangents is None else [widened(c) for c in cotangents]
-            with watch:
+            with only_torchs_own_trace(), watch:
                 results = execute(
                     wide, seed=self.seed, backward=backward, grad_outputs=wide_cotangents
                 )

@@ -255,3 +255,18 @@ def test_foreign_handlers_are_kept_off_torchs_trace_and_put_back() -> None:
     finally:
         trace.removeHandler(foreign)
     assert trace.handlers == before
+
+
+def test_nothing_is_traced_into_the_tests_log_not_even_by_eagers_cond(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def branches(flag: Tensor, x: Tensor) -> Any:
+        return torch.cond(flag, torch.sin, torch.cos, (x,))
+
+    trace = logging.getLogger("torch.__trace")
+    trace.addHandler(caplog.handler)
+    try:
+        harness()(branches, torch.tensor(True), torch.ones(2))
+    finally:
+        trace.removeHandler(caplog.handler)
+    assert not caplog.records
