@@ -44,6 +44,7 @@ AC_GRAPH = "ac_graph_id"
 REGION = "region"
 GRADIENT_ACCUMULATION = "gradient accumulation"
 HOLE = "·"
+_TWO_VALUES = f"{HOLE}, {HOLE}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,7 @@ class Graph:
 
 def commutes(node: Node) -> bool:
     """Say whether a call is of two values whose order, and that of a chain of them, is free."""
-    return node.literal == f"{HOLE}, {HOLE}" and node.target.rpartition(".")[0] in _COMMUTATIVE
+    return node.literal == _TWO_VALUES and node.target.rpartition(".")[0] in _COMMUTATIVE
 
 
 def is_graph_text(text: str) -> bool:

@@ -249,8 +249,8 @@ class _Matcher:
         return bool(was) and tuple(was) == now
 
     def part(self, i: int, j: int) -> None:
-        self.old.partner[i] = self.new.partner[j] = -1
-        self.old.token[i] = self.new.token[j] = 0
+        self.old.part(i)
+        self.new.part(j)
 
     def match_replaced(self) -> None:
         """Match what is left if it takes the same and gives to the same, whatever it does."""

@@ -26,6 +26,7 @@ class Side:
         self.partner = [-1] * len(nodes)
         self.token = [0] * len(nodes)
         self.labels: list[int] = []
+        self._open: Sequence[int] = range(len(nodes))  # all that are unmatched, and maybe others
         self.commutes = [commutes(node) for node in nodes]
         defined: dict[str, int] = {}
         for i, node in enumerate(nodes):
@@ -41,12 +42,11 @@ class Side:
         """Return a key of each node for all that it is computed from."""
         keys = list(self.token)
         for i in self.unmatched():
-            keys[i] = hash((self.labels[i], *self._inputs(i, keys)))
+            inputs = [keys[j] for j in self.inputs[i]]
+            if self.commutes[i]:
+                inputs.sort()
+            keys[i] = hash((self.labels[i], *inputs))
         return keys
-
-    def _inputs(self, i: int, keys: Sequence[int]) -> list[int]:
-        found = [keys[j] for j in self.inputs[i]]
-        return sorted(found) if self.commutes[i] else found
 
     def downstream_keys(self) -> list[int]:
         """Return a key of each node for all that is computed from it."""
@@ -68,7 +68,10 @@ class Side:
             before = list(keys)
             for i in unmatched:
                 users = sorted([(position, before[user]) for user, position in self.users[i]])
-                keys[i] = hash((before[i], *self._inputs(i, before), *users))
+                inputs = [before[j] for j in self.inputs[i]]
+                if self.commutes[i]:
+                    inputs.sort()
+                keys[i] = hash((before[i], *inputs, *users))
         return keys
 
     def kin(self, i: int) -> list[int]:
@@ -93,4 +96,11 @@ class Side:
 
     def unmatched(self) -> list[int]:
         """Return the nodes without a partner, in order."""
-        return [i for i, partner in enumerate(self.partner) if partner < 0]
+        found = [i for i in self._open if self.partner[i] < 0]
+        self._open = found
+        return found
+
+    def part(self, i: int) -> None:
+        """Take a node's partner away."""
+        self.partner[i], self.token[i] = -1, 0
+        self._open = range(len(self.nodes))  # to be looked through anew
