@@ -3,9 +3,12 @@
 #include "host_call.h"
 
 #include <ATen/ATen.h>
+#include <ATen/OpMathType.h>
 #include <ATen/native/ConvUtils.h>
 #include <ATen/native/RNN.h>
 #include <ATen/native/Resize.h>
+
+#include <numeric>
 
 namespace fxregion {
 namespace {
@@ -57,6 +60,35 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> cudnn_batch_norm_backward(
       on_host(grad), on_host(input), on_host(weight), on_host(running_mean), on_host(running_var),
       on_host(save_mean), on_host(save_var), true, epsilon, {true, true, true});
   return {on_device(input_grad), on_device(weight_grad), on_device(bias_grad)};
+}
+
+// `normal` is what the forward scaled by the weight.  The layouts of the results are those that the
+// elementwise operators give, which is what fake tensors say.
+std::tuple<at::Tensor, at::Tensor> fused_rms_norm_backward(
+    const at::Tensor& grad, const at::Tensor& input, at::IntArrayRef normalized_shape,
+    const at::Tensor& rstd, const std::optional<at::Tensor>& weight, std::array<bool, 2> wanted) {
+  const auto type = at::toOpMathType(input.scalar_type());
+  auto wide = [&](const at::Tensor& t) {
+    return on_host(t).to(type, false, false, at::MemoryFormat::Contiguous);
+  };
+  const auto scale = wide(rstd);
+  const auto normal = wide(input) * scale;
+  const auto wide_grad = wide(grad);
+  const bool has_weight = weight.has_value() && weight->defined();
+
+  at::Tensor input_grad, weight_grad;
+  if (wanted[0]) {
+    std::vector<int64_t> rows(normalized_shape.size());
+    std::iota(rows.begin(), rows.end(), input.dim() - static_cast<int64_t>(rows.size()));
+    const auto normal_grad = has_weight ? wide_grad * wide(*weight) : wide_grad;
+    const auto along = (normal_grad * normal).mean(rows, true);
+    input_grad = on_device(((normal_grad - normal * along) * scale).to(input.scalar_type()));
+  }
+  if (wanted[1] && has_weight) {
+    const auto sum = (wide_grad * normal).sum_to_size(normalized_shape);
+    weight_grad = on_device(sum.to(input.scalar_type()));
+  }
+  return {input_grad, weight_grad};
 }
 
 // Gates in torch's order: input, forget, cell, output.
@@ -253,6 +285,7 @@ void install_cuda_only_operators(torch::Library& aten) {
   aten.impl("convolution", &convolution);
   aten.impl("cudnn_batch_norm", &cudnn_batch_norm);
   aten.impl("cudnn_batch_norm_backward", &cudnn_batch_norm_backward);
+  aten.impl("_fused_rms_norm_backward", &fused_rms_norm_backward);
   aten.impl("_thnn_fused_lstm_cell", &fused_lstm_cell);
   aten.impl("_thnn_fused_lstm_cell_backward_impl", &fused_lstm_cell_backward);
   aten.impl("_thnn_fused_gru_cell", &fused_gru_cell);

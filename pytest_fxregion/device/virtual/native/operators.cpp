@@ -170,12 +170,13 @@ at::Generator default_generator_for_python() {
 constexpr const char* kWholeOnHost[] = {
     "aten::copy_", "aten::_copy_from", "aten::convolution_backward",
     // Composite where no backend has a kernel, and a CUDA build has: these stay whole in graphs.
-    "aten::silu_backward", "aten::mish_backward"};
+    "aten::silu_backward", "aten::mish_backward", "aten::_fused_rms_norm"};
 
 void shadow_existing_kernels(std::vector<c10::RegistrationHandleRAII>& keep) {
   // A CUDA build has kernels of its own; without a GPU none of them can run.
   static const std::unordered_set<std::string> own{
       "aten::convolution", "aten::cudnn_batch_norm", "aten::cudnn_batch_norm_backward",
+      "aten::_fused_rms_norm_backward",
       "aten::_thnn_fused_lstm_cell", "aten::_thnn_fused_lstm_cell_backward_impl",
       "aten::_thnn_fused_gru_cell", "aten::_thnn_fused_gru_cell_backward", "aten::record_stream"};
   auto& dispatcher = c10::Dispatcher::singleton();
