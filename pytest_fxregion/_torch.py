@@ -393,23 +393,58 @@ def is_result_cached() -> bool:
 # What generated kernels import; its question for a driver is answered where there is none.
 from torch._inductor.runtime import triton_helpers as inductor_runtime_helpers
 
+# Whether a condition on symbols holds always, without a guard.
+from torch.fx.experimental.symbolic_shapes import statically_known_true
+
 
 def generated_source(artifact: Any) -> str:
     """Return the program that Inductor generated for an artifact; empty if it cannot be found."""
+    found = _compiled_graph(artifact)
+    return "" if found is None else str(found.source_code)
+
+
+def output_strides(
+    artifact: Any, mode: FakeTensorMode
+) -> list[tuple[int | torch.SymInt, ...] | None] | None:
+    """Return the strides that Inductor gave each output of an artifact's code.
+
+    An entry is None where the output is no tensor or a stride is not known before it runs; all is
+    None if the code cannot be found.  ``CompiledFxGraph.output_strides``: 2.11 to 2.15.
+    """
+    found = _compiled_graph(artifact)
+    if found is None or found.output_strides is None:
+        return None
+    environment = mode.shape_env
+
+    def number(text: Any) -> int | torch.SymInt:
+        if str(text).isdigit() or environment is None:
+            return int(text)
+        return environment.deserialize_symexpr(text)  # type: ignore[return-value]
+
+    return [s if s is None else tuple(map(number, s)) for s in found.output_strides]
+
+
+def is_known_equal(one: int | torch.SymInt, other: int | torch.SymInt) -> bool:
+    """Whether two numbers are equal whatever the symbols in them are; sets no guard."""
+    return statically_known_true(one == other)
+
+
+def _compiled_graph(artifact: Any) -> Any:
+    """Find what Inductor made of an artifact's graph among the wrappers around it; else None."""
     from torch._inductor.output_code import CompiledFxGraph
 
     pending, seen = [getattr(artifact, "inner_fn", artifact)], set[int]()
     while pending:
         found = pending.pop()
         if isinstance(found, CompiledFxGraph):
-            return found.source_code
+            return found
         if id(found) in seen:
             continue
         seen.add(id(found))
         cells = [c.cell_contents for c in getattr(found, "__closure__", None) or () if _filled(c)]
         inner = getattr(found, "compiled_fn", None)
         pending += [cell for cell in (*cells, inner) if callable(cell)]
-    return ""
+    return None
 
 
 def _filled(cell: types.CellType) -> bool:
@@ -445,3 +480,10 @@ def forget_generated_code() -> None:
     from torch._inductor.codecache import PyCodeCache
 
     PyCodeCache.cache_clear()
+
+
+def is_named_by_chance(size: torch.SymInt, symbol: Any) -> bool:
+    """Whether a symbol of ``size`` is that of a tensor which torch had no name for (2.11 to 2.15)."""
+    sources = getattr(size.node.shape_env, "var_to_sources", {}).get(symbol, ())
+    names = (source.name() if callable(source.name) else source.name for source in sources)
+    return any("__meta_utils_unknown_tensor" in name for name in names)

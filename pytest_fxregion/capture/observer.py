@@ -7,7 +7,7 @@ test, with however many graphs dynamo makes of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from pytest_fxregion.capture.record import Compilation, CompiledGraph, GraphReco
 from pytest_fxregion.kernels.source import Program, read_program
 from pytest_fxregion.passes.metadata import BACKWARD, SIDE
 from pytest_fxregion.readable import render
+from pytest_fxregion.readable.symbols import stable_symbols
 from pytest_fxregion.readable.types import annotation_text
 from pytest_fxregion.regional import RegionalGraph
 from pytest_fxregion.regional.region import RegionCall
@@ -50,8 +51,11 @@ class GraphCapture:
         """Note which outputs of ``forward`` are there only for the backward."""
         (outputs,) = forward.graph.output_node().args
         assert isinstance(outputs, (tuple, list))
+        rename = stable_symbols(forward)
         self._saved = tuple(
-            saved_value(node) for node in outputs[num_forward_outputs:] if isinstance(node, fx.Node)
+            saved_value(node, rename)
+            for node in outputs[num_forward_outputs:]
+            if isinstance(node, fx.Node)
         )
 
     def compiled(self, stage: str, before: fx.GraphModule, compiled: RegionalGraph) -> None:
@@ -153,8 +157,9 @@ def recomputed(backward: fx.GraphModule) -> tuple[str, ...]:
     )
 
 
-def saved_value(node: fx.Node) -> SavedValue:
-    """Describe a value that the forward returns for the backward's sake."""
+def saved_value(node: fx.Node, rename: Callable[[str], str]) -> SavedValue:
+    """Describe a value that the forward returns for the backward's sake; symbols are renamed."""
     value: Any = node.meta.get("val")
     size = untyped_size(value) if isinstance(value, torch.Tensor) else 8
-    return SavedValue(node.name, annotation_text(node.meta) or "?", str(size), size_hint(size))
+    text = rename(annotation_text(node.meta) or "?")
+    return SavedValue(node.name, text, rename(str(size)), size_hint(size))

@@ -23,6 +23,7 @@ from pytest_fxregion.readable.declared_types import declared_type_text
 from pytest_fxregion.readable.expressions import Expressions
 from pytest_fxregion.readable.names import Names, attribute_path, identifier, is_name
 from pytest_fxregion.readable.source import SourceLines
+from pytest_fxregion.readable.symbols import stable_symbols
 from pytest_fxregion.readable.tags import Tags
 from pytest_fxregion.readable.types import annotation_text, layout_note
 from pytest_fxregion.readable.values import stable_text
@@ -48,6 +49,7 @@ def render(
     text is no Python any more.
     """
     text = "\n".join(_module_lines(gm, name, _Text(root))) + "\n"
+    text = stable_symbols(gm)(text)
     return colored_text(text) if colored else text
 
 

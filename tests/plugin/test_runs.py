@@ -360,7 +360,7 @@ def test_a_changed_graph_fails_naming_node_and_stage_and_ends_with_the_command(
         assert stage in text
     assert "tanh" in text
     command = [line for line in text.splitlines() if line.startswith("pytest ")][-1]
-    assert shlex.split(command)[2:] == [
+    assert shlex.split(command)[1:] == [
         "tests/test_waves.py::test_changed",
         *ON_CPU,
         "--snapshot-update",

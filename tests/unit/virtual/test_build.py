@@ -10,10 +10,16 @@ from pathlib import Path
 import pytest
 
 from pytest_fxregion.device import virtual
-from pytest_fxregion.device.virtual import build
+from pytest_fxregion.device.virtual import build, loader
 from pytest_fxregion.errors import DeviceError
 
 ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(autouse=True)
+def not_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make this process one without the device: under ``--fxregion`` it may have been loaded."""
+    monkeypatch.setattr(loader, "_library", None)
 
 
 @pytest.fixture
