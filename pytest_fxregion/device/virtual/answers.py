@@ -177,6 +177,9 @@ def activate(arch: Architecture) -> Iterator[None]:
         _replaced.triton_driver(replaced, properties, cannot)
         stack.enter_context(_replaced.inductor_settings())
         stack.enter_context(interpreting())
+        # A device's backward would run in a thread of its own, which at exit may ask for Python's
+        # lock when there is no Python any more, and abort the process.
+        stack.enter_context(torch.autograd.set_multithreading_enabled(False))
         # As in a real process: what was asked of the device before it was first used (a seed) is
         # done now.
         torch.cuda.init()
