@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch.fx import GraphModule
@@ -17,6 +17,7 @@ from pytest_fxregion._torch import (
     forget_generated_code,
     generated_call,
     kernels_awaited_later,
+    output_strides,
     patched_inductor_config,
     standalone_compile,
     tracing_with,
@@ -27,6 +28,7 @@ from pytest_fxregion.errors import RegionError
 
 from .artifacts import ARTIFACTS, Artifact
 from .effects import only_computes
+from .layout import displaced_results, with_strides_kept
 from .repro import repro_script
 
 _Scope = Callable[[], AbstractContextManager[None]]
@@ -97,17 +99,24 @@ class PieceCompiler:
             without_node_metadata(),
             without_second_remat(),
         ):
-            if _is_on_cpu(body):
-                with kernels_awaited_later() as waiting:
-                    call = standalone_compile(body, operands)
-                report = partial(_failures_named, about, body, configs)
-                self._unready += [(key, report, wait) for wait in waiting]
-            else:
-                call = standalone_compile(body, operands)
+            waiting: list[Callable[[], None]] = []
+            with kernels_awaited_later() if _is_on_cpu(body) else nullcontext(waiting) as waiting:
+                call = _compiled(body, operands, mode)
+            report = partial(_failures_named, about, body, configs)
+            self._unready += [(key, report, wait) for wait in waiting]
         generated = generated_call(call) if only_computes(body) else None
         artifact = Artifact(call, *(generated or (None, False)))
         ARTIFACTS.put(key, artifact)
         return artifact
+
+
+def _compiled(body: GraphModule, operands: list[object], mode: FakeTensorMode) -> Any:
+    """Compile a body; once more, written otherwise, if results have other strides than traced."""
+    call = standalone_compile(body, operands)
+    if torch.is_grad_enabled() and any(getattr(o, "requires_grad", False) for o in operands):
+        return call  # gives what the backward needs as well, and makes views from their bases
+    displaced = displaced_results(body, output_strides(call, mode))
+    return standalone_compile(with_strides_kept(body, displaced), operands) if displaced else call
 
 
 @contextmanager
