@@ -483,7 +483,7 @@ def forget_generated_code() -> None:
 
 
 def is_named_by_chance(size: torch.SymInt, symbol: Any) -> bool:
-    """Whether a symbol of ``size`` is that of a tensor which torch had no name for (2.11 to 2.15)."""
+    """Whether a symbol of ``size`` is that of a tensor that torch had no name for, 2.11 to 2.15."""
     sources = getattr(size.node.shape_env, "var_to_sources", {}).get(symbol, ())
     names = (source.name() if callable(source.name) else source.name for source in sources)
     return any("__meta_utils_unknown_tensor" in name for name in names)

@@ -157,7 +157,7 @@ def recomputed(backward: fx.GraphModule) -> tuple[str, ...]:
     )
 
 
-def saved_value(node: fx.Node, rename: Callable[[str], str]) -> SavedValue:
+def saved_value(node: fx.Node, rename: Callable[[str], str] = str) -> SavedValue:
     """Describe a value that the forward returns for the backward's sake; symbols are renamed."""
     value: Any = node.meta.get("val")
     size = untyped_size(value) if isinstance(value, torch.Tensor) else 8

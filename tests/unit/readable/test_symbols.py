@@ -1,5 +1,7 @@
 """Symbols that torch names by a count of the process, in the text."""
 
+from typing import Any
+
 import torch
 from torch import fx
 from torch._dynamo.source import ConstantSource
@@ -17,7 +19,7 @@ def graph_with_sizes(*sources: str) -> fx.GraphModule:
     mode = FakeTensorMode(shape_env=ShapeEnv())
     graph = fx.Graph()
     for number, source in enumerate(sources):
-        context = StatelessSymbolicContext([DimDynamic.DYNAMIC])
+        context: StatelessSymbolicContext[Any, Any] = StatelessSymbolicContext([DimDynamic.DYNAMIC])
         node = graph.placeholder(f"x{number}")
         node.meta["val"] = mode.from_tensor(
             torch.zeros(5 + number), source=ConstantSource(source), symbolic_context=context
