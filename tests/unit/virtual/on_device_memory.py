@@ -178,3 +178,12 @@ def test_results_outlive_their_arguments() -> None:
     junk = [torch.full((1000,), -1.0, device="cuda") for _ in range(20)]
     assert y[0].tolist() == [600.0, 800.0]
     assert len(junk) == 20
+
+
+def test_the_backward_runs_on_the_calling_thread() -> None:
+    # A thread of the device's own may outlive Python and abort the process at exit.
+    threads: list[int] = []
+    x = torch.ones(2, device="cuda", requires_grad=True)
+    x.register_hook(lambda gradient: threads.append(threading.get_ident()))
+    (x * 2).sum().backward()
+    assert threads == [threading.get_ident()]
