@@ -9,7 +9,7 @@ comments are added, each on a line of its own:
     the annotation of the node below, in full.
 ``# ac_graph_id: 0 - MUST_SAVE``, ``# recompute: MUST_SAVE``
     activation checkpointing; the ids count from 0 in each text, in order of appearance.
-``# gradient accumulation``
+``# gradient accumulation (is_gradient_acc)``
     the node below sums two gradients of one value.
 ``# value: i64[2][1]cpu sha256:47932c8af051``
     a constant's type and content; the type of a value whose annotation cannot say all of it.

@@ -43,7 +43,7 @@ class Tags:
         if checkpoint is not None:
             lines.append(checkpoint)
         if meta.get("is_gradient_acc"):
-            lines.append("gradient accumulation")
+            lines.append("gradient accumulation (is_gradient_acc)")
         return lines
 
     def _annotation_lines(self, custom: object) -> list[str]:

@@ -43,6 +43,7 @@ RECOMPUTE = "recompute"
 AC_GRAPH = "ac_graph_id"
 REGION = "region"
 GRADIENT_ACCUMULATION = "gradient accumulation"
+_ACCUMULATION_LINE = "gradient accumulation (is_gradient_acc)"
 HOLE = "·"
 _TWO_VALUES = f"{HOLE}, {HOLE}"
 
@@ -173,7 +174,7 @@ class _Reader:
             # Tags of placeholders stand above the first statement, with the name in front; a name
             # that is also a tag's, "region: 0", has no second colon.
             tags = _tags(rest)
-            if tags and (": " in rest or rest == GRADIENT_ACCUMULATION):
+            if tags and (": " in rest or rest == _ACCUMULATION_LINE):
                 self.parameter_tags.setdefault(owner, []).extend(tags)
                 return
         tags = _tags(text)
@@ -258,8 +259,8 @@ def _with_tags(node: Node, tags: Sequence[tuple[str, str]]) -> Node:
 
 def _tags(text: str) -> list[tuple[str, str]]:
     """Read a tag line, without its comment mark; empty if it is none."""
-    if text == GRADIENT_ACCUMULATION:
-        return [(text, "")]
+    if text == _ACCUMULATION_LINE:
+        return [(GRADIENT_ACCUMULATION, "")]
     checkpoint = _CHECKPOINT.fullmatch(text)
     if checkpoint:
         policy = checkpoint["policy"]

@@ -83,7 +83,7 @@ def test_a_graph_with_everything() -> None:
         "        # ac_graph_id: 0 - PREFER_RECOMPUTE\n"
         '        mul: "f32[10][1]meta" = torch.ops.aten.mul.Tensor(sin, primals_2);  sin = None\n'
         "        # region: 0\n"
-        "        # gradient accumulation\n"
+        "        # gradient accumulation (is_gradient_acc)\n"
         '        add: "f32[10][1]meta" = torch.ops.aten.add.Tensor(mul, primals_2, alpha = 2);'
         "  primals_2 = None\n"
         "        return (add, mul, None)\n"

@@ -62,7 +62,7 @@ def test_all_tags_in_one_order_whatever_the_order_of_the_annotation() -> None:
         "# a: 1",
         "# b: 2",
         "# ac_graph_id: 0 - PREFER_RECOMPUTE",
-        "# gradient accumulation",
+        "# gradient accumulation (is_gradient_acc)",
     ]
     annotation = {"b": 2, "compile_with_inductor": {"inductor_region": 1}, "a": 1}
     for keys in (list(annotation), list(reversed(annotation))):

@@ -118,7 +118,7 @@ PAIRS = {
         _trained(
             forward=(
                 '        exp: "f32[8][1]cuda:0" = ',
-                "        # gradient accumulation\n"
+                "        # gradient accumulation (is_gradient_acc)\n"
                 '        add_1: "f32[8][1]cuda:0" = torch.ops.aten.add.Tensor(add, x)\n'
                 '        exp: "f32[8][1]cuda:0" = ',
             )

@@ -67,7 +67,7 @@ def test_equal_documents_have_nothing_to_say() -> None:
             id="region appeared",
         ),
         pytest.param(
-            {"joint": (("        # gradient accumulation\n", ""),)},
+            {"joint": (("        # gradient accumulation (is_gradient_acc)\n", ""),)},
             [
                 "gradient accumulation `add_1` in joint vanished: f32[10][1]cuda:0 = "
                 "mul_1 (from `return torch.cos(h)`) + sin (from `h = torch.sin(x)`)"

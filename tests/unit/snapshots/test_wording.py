@@ -244,7 +244,7 @@ def test_a_gradient_accumulation_says_of_what_and_from_which_lines() -> None:
         joint=graph(
             "x tangents_1",
             *lines,
-            "# gradient accumulation",
+            "# gradient accumulation (is_gradient_acc)",
             "add = add.Tensor(mm, sum_1)",
             "return (add, sum_1)",
         )

@@ -24,7 +24,7 @@ class GraphModule(torch.nn.Module):
         # file: model.py in block: return torch.cos(h)
         cos: "f32[10][1]cuda:0" = torch.ops.aten.cos.default(add)
         mul_1: "f32[10][1]cuda:0" = torch.ops.aten.mul.Tensor(tangents_1, add);  tangents_1 = add = None
-        # gradient accumulation
+        # gradient accumulation (is_gradient_acc)
         add_1: "f32[10][1]cuda:0" = torch.ops.aten.add.Tensor(mul_1, sin);  mul_1 = sin = None
         return (cos, add_1)"""
 
