@@ -18,6 +18,11 @@ SOURCE_TREE = Path(__file__).parents[2]
 _INHERITED = ("PYTEST_", "CI", "COLUMNS", "PYTHONHASHSEED")
 
 
+def clean_environment() -> dict[str, str]:
+    """Return the environment without what would tell a run of the one that it is started from."""
+    return {k: v for k, v in os.environ.items() if not k.startswith(_INHERITED)}
+
+
 @dataclass(frozen=True)
 class Finished:
     """A run that is over."""
@@ -69,13 +74,12 @@ class Project:
         self, *arguments: str, cwd: Path | None = None, env: Mapping[str, str] | None = None
     ) -> Finished:
         """Run pytest; ``env`` is added to a clean environment."""
-        environment = {k: v for k, v in os.environ.items() if not k.startswith(_INHERITED)}
         given = dict(env or {})
         path = [given.pop("PYTHONPATH", ""), str(SOURCE_TREE)]
         done = subprocess.run(
             [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments],
             cwd=cwd or self.folder,
-            env={**environment, "PYTHONPATH": os.pathsep.join(filter(None, path)), **given},
+            env={**clean_environment(), "PYTHONPATH": os.pathsep.join(filter(None, path)), **given},
             capture_output=True,
             text=True,
             check=False,
