@@ -20,6 +20,7 @@ from pytest_fxregion.capture.record import Compilation, CompiledGraph, GraphReco
 from pytest_fxregion.kernels.source import Program, read_program
 from pytest_fxregion.passes.metadata import BACKWARD, SIDE
 from pytest_fxregion.readable import render
+from pytest_fxregion.readable.counters import Counters
 from pytest_fxregion.readable.symbols import stable_symbols
 from pytest_fxregion.readable.types import annotation_text
 from pytest_fxregion.regional import RegionalGraph
@@ -32,6 +33,7 @@ class GraphCapture:
     def __init__(self, root: Path | None, provenance: str) -> None:
         self._root = root
         self._provenance = provenance
+        self._counters = Counters()
         self._records: dict[str, GraphRecord] = {}
         self._saved: tuple[SavedValue, ...] = ()
 
@@ -40,7 +42,7 @@ class GraphCapture:
         copied = copy_graph(graph)
         self._records["joint"] = GraphRecord(
             stage="joint",
-            text=render(copied, root=self._root),
+            text=self._text(copied),
             graph=copied,
             node_count=count_operations(graph),
             gradient_accumulations=gradient_accumulations(graph),
@@ -51,7 +53,7 @@ class GraphCapture:
         """Note which outputs of ``forward`` are there only for the backward."""
         (outputs,) = forward.graph.output_node().args
         assert isinstance(outputs, (tuple, list))
-        rename = stable_symbols(forward)
+        rename = stable_symbols(forward, self._counters)
         self._saved = tuple(
             saved_value(node, rename)
             for node in outputs[num_forward_outputs:]
@@ -63,11 +65,12 @@ class GraphCapture:
         copied = copy_graph(compiled.graph_module)
         self._records[stage] = GraphRecord(
             stage=stage,
-            text=render(copied, root=self._root),
+            text=self._text(copied),
             graph=copied,
             node_count=count_operations(before),
             regions=compiled.regions,
             programs=generated_programs(compiled.graph_module),
+            # Each counts for itself, so that equal bodies of different layers have one text.
             region_texts={r.name: render(r.body, root=self._root) for r in compiled.regions},
             gradient_accumulations=gradient_accumulations(before),
             recomputed=recomputed(before) if stage == "backward" else (),
@@ -78,6 +81,10 @@ class GraphCapture:
     def result(self) -> CompiledGraph:
         """Return what has been recorded."""
         return CompiledGraph(**self._records)
+
+    def _text(self, graph: fx.GraphModule) -> str:
+        """Return a stage's text; what is numbered has the numbers of the stages before."""
+        return render(graph, root=self._root, counters=self._counters)
 
 
 class Capture:

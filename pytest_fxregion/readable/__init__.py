@@ -8,7 +8,8 @@ comments are added, each on a line of its own:
 ``# region: 0``, ``# inductor_configs: {...}``, ``# <key>: <value>``
     the annotation of the node below, in full.
 ``# ac_graph_id: 0 - MUST_SAVE``, ``# recompute: MUST_SAVE``
-    activation checkpointing; the ids count from 0 in each text, in order of appearance.
+    activation checkpointing; the ids count from 0, in order of appearance in the joint graph (its
+    forward and backward keep them), or in the text where it stands alone.
 ``# gradient accumulation (is_gradient_acc)``
     the node below sums two gradients of one value.
 ``# value: i64[2][1]cpu sha256:47932c8af051``

@@ -1,6 +1,8 @@
 """Numbers that torch counts over the whole process in, numbers that count from 0 in one text out.
 
-Printed as they are, they would make a graph's text depend on what the process did before.
+Printed as they are, they would make a graph's text depend on what the process did before.  Texts
+of one compilation share their :class:`Counters`, so that joint graph, forward and backward call one
+thing by one number.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ COUNTED_ANNOTATIONS = frozenset({"call_id"})
 
 
 class Counters:
-    """Numbers things of each kind from 0, in the order in which one text first shows them."""
+    """Numbers things of each kind from 0, in the order in which they are first shown."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, dict[Hashable, int]] = {}

@@ -16,13 +16,12 @@ import torch
 from torch import fx
 
 from pytest_fxregion._torch import is_named_by_chance, tree_leaves
+from pytest_fxregion.readable.counters import Counters
 
 
-def stable_symbols(graph_module: fx.GraphModule) -> Callable[[str], str]:
+def stable_symbols(graph_module: fx.GraphModule, counters: Counters) -> Callable[[str], str]:
     """Return what renames the symbols of ``graph_module`` that are named by chance, in any text."""
-    names: dict[str, str] = {}
-    for name in _named_by_chance(graph_module):
-        names.setdefault(name, f"r{len(names)}")
+    names = {name: f"r{counters.number('symbol', name)}" for name in _named_by_chance(graph_module)}
     if not names:
         return lambda text: text
     pattern = re.compile(rf"\b({'|'.join(names)})\b")

@@ -40,16 +40,21 @@ def render(
     name: str = "GraphModule",
     root: Path | None = None,
     colored: bool = False,
+    counters: Counters | None = None,
 ) -> str:
     """Return the text of ``gm``, and of every graph module inside it.
 
     ``name`` is the class's name in the text.  ``root`` is the folder that source paths are made
     relative to (pytest's rootdir); a file outside of it is shown by its path inside
     ``site-packages``, else by its bare name.  ``colored`` adds terminal colours, with which the
-    text is no Python any more.
+    text is no Python any more.  ``counters`` are those of an earlier text whose numbers this one
+    goes on with, as a backward's checkpointed calls are the joint graph's; without them it counts
+    from 0.
     """
-    text = "\n".join(_module_lines(gm, name, _Text(root))) + "\n"
-    text = stable_symbols(gm)(text)
+    if counters is None:
+        counters = Counters()
+    text = "\n".join(_module_lines(gm, name, _Text(root, counters))) + "\n"
+    text = stable_symbols(gm, counters)(text)
     return colored_text(text) if colored else text
 
 
@@ -74,9 +79,9 @@ def print_readable(
 class _Text:
     """What all graph modules of one text share."""
 
-    def __init__(self, root: Path | None) -> None:
+    def __init__(self, root: Path | None, counters: Counters) -> None:
         self.sources = SourceLines(root)
-        self.counters = Counters()
+        self.counters = counters
         self.tags = Tags(self.counters, self.sources)
 
 
@@ -108,6 +113,7 @@ class _Function:
 
     def __init__(self, gm: fx.GraphModule, class_names: dict[int, str], text: _Text) -> None:
         self._gm = gm
+        self._codegen = _shown_codegen(gm.graph)
         self._class_names = class_names
         self._sources = text.sources
         self._tags = text.tags
@@ -147,7 +153,7 @@ class _Function:
         return [*[f'{wrap}("{name}")' for name in self._wrapped], ""]
 
     def _signature(self) -> list[str]:
-        codegen = codegen_of(self._gm.graph)
+        codegen = self._codegen
         parameters = self._parameters
         if type(codegen) is not CodeGen:
             # A graph may bring its own calling convention (make_fx and export: nested inputs).
@@ -159,7 +165,7 @@ class _Function:
 
     def _types_not_in(self, head: list[str]) -> list[str]:
         """Return comments with the types of placeholders that the graph's own signature drops."""
-        if type(codegen_of(self._gm.graph)) is CodeGen:
+        if type(self._codegen) is CodeGen:
             return []
         shown = "\n".join(head)
         return [
@@ -187,7 +193,7 @@ class _Function:
         self._body += [f"# {tag}" for tag in self._notes(node)]
         if node.type is not None:
             self._return_type = f" -> {declared_type_text(node.type, self._names)}"
-        codegen = codegen_of(self._gm.graph)
+        codegen = self._codegen
         if type(codegen) is CodeGen:
             self._body.append(f"return {self._expressions.text(node.args[0])}")
         else:
@@ -276,6 +282,13 @@ class _Function:
         if value is None or isinstance(value, torch.nn.Module):
             return []
         return [f"value: {stable_text(value)}"]
+
+
+def _shown_codegen(graph: fx.Graph) -> CodeGen:
+    """Return the calling convention to show: not that of a list which serves the caller only."""
+    codegen = codegen_of(graph)
+    shown: CodeGen = getattr(codegen, "shown_as", codegen)
+    return shown
 
 
 def _indented(lines: list[str]) -> list[str]:

@@ -84,6 +84,11 @@ def _boxed_call(match: re.Match[str]) -> str:
 class ListOrPositional(CodeGen):
     """A flat graph's function: takes its inputs, or one list of them, which it empties."""
 
+    @property
+    def shown_as(self) -> CodeGen:
+        """The calling convention that the graph's text shows: the one for a caller by hand."""
+        return CodeGen()
+
     def gen_fn_def(self, free_vars: list[str], maybe_return_annotation: str, **_: Any) -> str:
         """Write the head of the function."""
         names = ", ".join(_bare(name) for name in free_vars if name != "self")
@@ -104,6 +109,11 @@ class ListOrStructured(PyTreeCodeGen):
     def __init__(self, pytree_info: Any, count: int) -> None:
         super().__init__(pytree_info)
         self._count = count
+
+    @property
+    def shown_as(self) -> CodeGen:
+        """The calling convention that the graph's text shows: the original's."""
+        return PyTreeCodeGen(self.pytree_info)
 
     def additional_globals(self) -> list[tuple[str, Any]]:
         """Names that the generated function uses."""

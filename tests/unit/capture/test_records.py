@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import torch
 from torch import fx
 
 from pytest_fxregion.capture.observer import (
+    GraphCapture,
     copy_graph,
     count_operations,
     gradient_accumulations,
@@ -16,6 +18,7 @@ from pytest_fxregion.capture.observer import (
 )
 from pytest_fxregion.capture.record import Compilation, CompiledGraph, GraphRecord, SavedValue
 from pytest_fxregion.options import STAGES
+from pytest_fxregion.regional import RegionalGraph
 
 
 def graph_of(*sides: str, **meta: Any) -> fx.GraphModule:
@@ -131,3 +134,26 @@ def test_several_graphs_are_numbered() -> None:
     assert document.provenance == "torch 9 | cpu"
     assert [s.title for s in document.sections] == ["graph 0: inference", "graph 1: inference"]
     assert Compilation().regions == ()
+
+
+def test_stages_of_one_graph_count_together_and_two_graphs_do_not() -> None:
+    def checkpointed(*ids: int) -> fx.GraphModule:
+        graph = graph_of(*("is_forward" for _ in ids))
+        called = (node for node in graph.graph.nodes if node.op == "call_function")
+        for node, number in zip(called, ids, strict=True):
+            node.meta["ac_graph_id"] = number
+        return graph
+
+    def shown(record: GraphRecord | None) -> list[str]:
+        assert record is not None
+        return re.findall(r"ac_graph_id: (\d+)", record.text)
+
+    for _ in range(2):
+        capture = GraphCapture(None, "")
+        capture.joint(checkpointed(7, 8, 9))
+        for stage in ("forward", "backward"):
+            graph = checkpointed(9, 8)
+            capture.compiled(stage, graph, RegionalGraph(graph, ()))
+        stages = capture.result()
+        assert shown(stages.joint) == ["0", "1", "2"]
+        assert shown(stages.forward) == shown(stages.backward) == ["2", "1"]

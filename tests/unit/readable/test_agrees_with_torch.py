@@ -26,6 +26,7 @@ from torch.utils.checkpoint import checkpoint
 
 from pytest_fxregion._torch import aot_autograd, default_partition, tree_leaves
 from pytest_fxregion.readable import print_readable
+from pytest_fxregion.readable.counters import Counters
 from pytest_fxregion.readable.symbols import stable_symbols
 
 
@@ -45,7 +46,7 @@ def assert_agrees(gm: fx.GraphModule) -> None:
     ast.parse(ours)
     torchs = gm.print_readable(print_output=False, include_stride=True, include_device=True)
     # But for symbols that torch names by chance.
-    assert code_lines(ours) == code_lines(stable_symbols(gm)(torchs))
+    assert code_lines(ours) == code_lines(stable_symbols(gm, Counters())(torchs))
 
 
 def graphs_of(fn: Callable[..., Any], *args: Any, dynamic: bool | None = None) -> list[Any]:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import weakref
+from itertools import takewhile
 
+import pytest
 import torch
 
+from pytest_fxregion.readable import print_readable
 from pytest_fxregion.regional import compile_regions, regional_inductor
 from tests.unit.regional.annotated_graphs import Compiles, region, traced
 
@@ -65,3 +68,23 @@ def test_either_compiler_convention_is_taken(compiles: Compiles) -> None:
     gm = traced(lambda x: x + 1, X, marks={"add": 0})
     torch.testing.assert_close(regional_inductor(gm, X)(X), X + 1)
     torch.testing.assert_close(regional_inductor(gm, [X])([X]), X + 1)
+
+
+@pytest.mark.parametrize("structured", [False, True], ids=["flat", "nested inputs"])
+def test_text_shows_the_inputs_and_no_list_of_them(compiles: Compiles, structured: bool) -> None:
+    """That one list may be passed serves AOTAutograd; to a reader it is in the way."""
+
+    def pair(inputs: dict[str, torch.Tensor]) -> torch.Tensor:
+        return inputs["x"] * inputs["y"] + 1
+
+    flat = traced(lambda x, y: x * y + 1, X, Y, marks={"mul": region(0)})
+    flat.graph.set_codegen(torch.fx.graph.CodeGen())
+    nested = traced(pair, {"x": X, "y": Y}, marks={"mul": region(0)})
+    gm = nested if structured else flat
+
+    def head(gm: torch.fx.GraphModule) -> list[str]:
+        text = print_readable(gm, print_output=False).splitlines()
+        return list(takewhile(lambda line: "#" not in line, text))
+
+    assert len(head(gm)) == (5 if structured else 2)
+    assert head(compile_regions(gm).graph_module)[1:] == head(gm)[1:]
