@@ -1,4 +1,4 @@
-"""``python -m pytest_fxregion review|compare``; imports no torch."""
+"""``python -m pytest_fxregion review|compare|check``; imports no torch."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from pytest_fxregion.errors import FxRegionError
-from pytest_fxregion.review import command, page
+from pytest_fxregion.review import command, integrity, page
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -16,6 +16,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     command.add_parser(commands)
     page.add_parser(commands)
+    integrity.add_parser(commands)
     chosen = parser.parse_args(arguments)
     try:
         status = chosen.run(chosen)

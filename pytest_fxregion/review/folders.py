@@ -79,15 +79,27 @@ def read_folder(path: Path) -> Folder:
             file = Path(current, name)
             test = file.relative_to(path).as_posix().removesuffix(SUFFIX)
             try:
-                text = file.read_bytes().decode("utf-8")
-                documents[test] = parse_document(text, source=str(file))
-            except UnicodeDecodeError as error:
-                unreadable[test] = f"{file}: not UTF-8 text (byte {error.start})"
-            except (OSError, SnapshotError) as error:
+                documents[test] = read_snapshot(file)
+            except SnapshotError as error:
                 unreadable[test] = str(error)
     if not documents and not unreadable:
         raise SnapshotError(f"{path}: no snapshots (*{SUFFIX}) below this folder")
     return Folder(path, documents, unreadable)
+
+
+def read_snapshot(file: Path) -> Document:
+    """Read one snapshot file.
+
+    Raises:
+        SnapshotError: it is not there, not UTF-8, or not a whole snapshot; names the file.
+
+    """
+    try:
+        return parse_document(file.read_bytes().decode("utf-8"), source=str(file))
+    except UnicodeDecodeError as error:
+        raise SnapshotError(f"{file}: not UTF-8 text (byte {error.start})") from None
+    except OSError as error:
+        raise SnapshotError(f"{file}: cannot be read: {error.strerror}") from None
 
 
 def compare_folders(a: Folder, b: Folder) -> FolderComparison:

@@ -9,8 +9,8 @@ In Markdown, in order of appearance:
   between them, ``…`` in a line stands for anything, and times may be others;
 - a ``json`` or ``yaml`` block without a title can be parsed.
 
-``<!-- not run: REASON -->`` above a block leaves it out; ``<!-- shown: REASON -->`` above a ``text``
-block says where it comes from, if not from the command above it.
+``<!-- not run: REASON -->`` above a block leaves it out; ``<!-- shown: REASON -->`` above a
+``text`` block says where it comes from, if not from the command above it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from dataclasses import dataclass
 
 _COMMENT = re.compile(r"<!-- (exits|not run:|shown:) ?(.*?) -->", re.DOTALL)
 _BLOCK = re.compile(
-    r"(?:<!-- (?P<comment>(?:(?!-->).)*?) -->\n+)?^(?P<indent> *)```(?P<info>[^\n`]*)\n(?P<body>.*?)^ *```$",
+    r"(?:<!-- (?P<comment>(?:(?!-->).)*?) -->\n+)?"
+    r"^(?P<indent> *)```(?P<info>[^\n`]*)\n(?P<body>.*?)^ *```$",
     re.DOTALL | re.MULTILINE,
 )
 _TITLE = re.compile(r'title="([^"]*)"')

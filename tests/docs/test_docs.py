@@ -30,13 +30,16 @@ def test_what_a_page_says_to_do_does_what_it_says(page: str, tmp_path: Path) -> 
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(block.text, encoding="utf-8")
         elif block.language == "python":
-            printed = run(f"{shlex.quote(sys.executable)} -c {shlex.quote(block.text)}", block, tmp_path)
+            printed = run(
+                f"{shlex.quote(sys.executable)} -c {shlex.quote(block.text)}", block, tmp_path
+            )
         elif block.language == "sh":
             printed = "".join(run(command, block, tmp_path) for command in commands(block))
         elif block.language == "text":
-            assert printed is not None, f"{page}:{block.line} follows no command: say where it is from"
+            where = f"{page}:{block.line}"
+            assert printed is not None, f"{where} follows no command: say where it is from"
             line = missing(block.text, printed)
-            assert line is None, f"{page}:{block.line}: not printed: {line}\n\n{printed}"
+            assert line is None, f"{where}: not printed: {line}\n\n{printed}"
         elif block.language == "json":
             json.loads(block.text)
         elif block.language == "yaml":
