@@ -14,6 +14,8 @@ from textwrap import dedent
 
 SOURCE_TREE = Path(__file__).parents[2]
 
+# Tests in the order of the files, unless `arguments` say otherwise; nothing is left in the folder.
+_ALONE = ("-p", "no:cacheprovider", "-p", "no:randomly")
 # What would tell a run something of the run that it is started from.
 _INHERITED = ("PYTEST_", "CI", "COLUMNS", "PYTHONHASHSEED")
 
@@ -77,7 +79,7 @@ class Project:
         given = dict(env or {})
         path = [given.pop("PYTHONPATH", ""), str(SOURCE_TREE)]
         done = subprocess.run(
-            [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments],
+            [sys.executable, "-m", "pytest", *_ALONE, *arguments],
             cwd=cwd or self.folder,
             env={**clean_environment(), "PYTHONPATH": os.pathsep.join(filter(None, path)), **given},
             capture_output=True,
