@@ -12,8 +12,9 @@ from typing import Any
 
 from torch import fx
 
-from pytest_fxregion._torch import aot_autograd, default_partition
+from pytest_fxregion._torch import aot_autograd
 from pytest_fxregion.capture.observer import Capture, GraphCapture
+from pytest_fxregion.capture.partitioning import partition
 from pytest_fxregion.capture.tracing import joint_graph_passes
 from pytest_fxregion.regional import compile_regions
 
@@ -63,16 +64,16 @@ def _compiler(stage: str, record: GraphCapture | None) -> Compiler:
 
 def _partitioner(record: GraphCapture | None) -> Callable[..., tuple[Any, Any]]:
     if record is None:
-        return default_partition
+        return partition
 
-    def partition(
+    def recorded_partition(
         joint_graph: fx.GraphModule, joint_inputs: Any, *, num_fwd_outputs: int, **rest: Any
     ) -> tuple[Any, Any]:
         record.joint(joint_graph)
-        forward, backward = default_partition(
+        forward, backward = partition(
             joint_graph, joint_inputs, num_fwd_outputs=num_fwd_outputs, **rest
         )
         record.partitioned(forward, num_fwd_outputs)
         return forward, backward
 
-    return partition
+    return recorded_partition

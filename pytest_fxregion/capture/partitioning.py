@@ -1,0 +1,38 @@
+"""Split a joint graph in two with torch's default partitioner, whatever in it nothing uses.
+
+An operation that draws random numbers stays in a graph although nothing uses its results, so that
+later draws are eager's.  Where it has several results (dropout on CUDA), the partitioner knows it
+for one of several by its users, finds none, and raises "Expected native_dropout to be a tensor".
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+from torch import fx
+
+from pytest_fxregion._torch import default_partition
+
+_READER = "fxregion_reader_of_unused_results"
+
+
+def partition(joint_graph: fx.GraphModule, joint_inputs: Any, **rest: Any) -> tuple[Any, Any]:
+    """Return forward and backward; the arguments are those of a partitioner of AOTAutograd's."""
+    for node in list(joint_graph.graph.nodes):
+        if node.op == "call_function" and not node.users and _has_several_results(node):
+            with joint_graph.graph.inserting_after(node):
+                reader = joint_graph.graph.call_function(operator.getitem, (node, 0))
+            reader.meta = {**node.meta, "val": node.meta["val"][0], _READER: True}
+    halves: tuple[fx.GraphModule, fx.GraphModule] = default_partition(
+        joint_graph, joint_inputs, **rest
+    )
+    for half in halves:
+        for node in list(half.graph.nodes):
+            if node.meta.get(_READER):
+                half.graph.erase_node(node)
+    return halves
+
+
+def _has_several_results(node: fx.Node) -> bool:
+    return isinstance(node.meta.get("val"), (tuple, list)) and bool(node.meta["val"])
