@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pytest_fxregion.regional import Region as Region
     from pytest_fxregion.regional import regional_inductor as regional_inductor
     from pytest_fxregion.run import RegionRun as RegionRun
+    from pytest_fxregion.scope import region as region
 
 _HOMES = {
     "AnnotationError": "errors",
@@ -41,6 +42,7 @@ _HOMES = {
     "SavedValue": "capture.record",
     "SnapshotError": "errors",
     "print_readable": "readable",
+    "region": "scope",
     "regional_inductor": "regional",
 }
 

@@ -169,11 +169,12 @@ def storage_key(value: object) -> tuple[int, ...]:
     return ()
 
 
-def inductor_config_keys() -> list[str]:
+@functools.cache
+def inductor_config_keys() -> frozenset[str]:
     """Every name that torch._inductor.config knows, dotted ones included."""
     from torch._inductor import config
 
-    return list(config._config)  # type: ignore[attr-defined]
+    return frozenset(config._config)  # type: ignore[attr-defined]
 
 
 def inductor_config_type(key: str) -> tuple[type, ...]:

@@ -19,11 +19,11 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch.fx import traceback
 
 from pytest_fxregion._torch import DispatchMode
 from pytest_fxregion.regional import Region
 from pytest_fxregion.regional.annotation import ANNOTATION_KEY
+from pytest_fxregion.scope import annotation_in_force
 
 # A line of code: (file, line number).
 Line = tuple[str, int]
@@ -52,8 +52,7 @@ class AnnotatedLines(DispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run the operation, and note where it was called if it is annotated."""
-        custom = traceback.get_current_meta().get("custom")
-        if isinstance(custom, dict) and _asks_for_a_region(custom.get(ANNOTATION_KEY)):
+        if _asks_for_a_region(annotation_in_force().get(ANNOTATION_KEY)):
             frame = _users_frame(sys._getframe(1))
             if frame is not None:
                 code = frame.f_code

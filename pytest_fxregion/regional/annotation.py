@@ -82,40 +82,13 @@ class AnnotationReader:
                     f"{source_of(node) or node.name}: {ANNOTATION_KEY!r} has the key {key!r}; "
                     f"did you mean {near[0]!r}?"
                 )
-        configs = self._configs(value.get(CONFIGS_KEY), node)
+        configs = checked_configs(value.get(CONFIGS_KEY), source_of(node) or node.name)
         config_key = frozenset((name, self._key(item)) for name, item in configs.items())
         if REGION_KEY not in value:
             return Annotation((DEFAULT_LABEL, config_key), DEFAULT_LABEL, configs, config_key)
         region = value[REGION_KEY]
         label = _ADDRESS.sub("", repr(region))
         return Annotation(("id", self._key(region), config_key), label, configs, config_key)
-
-    def _configs(self, configs: object, node: Node) -> dict[str, object]:
-        where = source_of(node) or node.name
-        if configs is None:
-            return {}
-        if not isinstance(configs, Mapping):
-            raise AnnotationError(
-                f"{where}: {CONFIGS_KEY!r} must be a mapping of torch._inductor.config names to "
-                f"values, not {type(configs).__name__}: {configs!r}"
-            )
-        known = inductor_config_keys()
-        for key, value in configs.items():
-            if key not in known:
-                near = difflib.get_close_matches(str(key), known, 1)
-                hint = f"; did you mean {near[0]!r}?" if near else ""
-                raise AnnotationError(
-                    f"{where}: {CONFIGS_KEY!r} has the key {key!r}, which torch._inductor.config "
-                    f"does not know{hint}"
-                )
-            expected = inductor_config_type(key)
-            if expected and not isinstance(value, expected):
-                names = " or ".join(sorted(kind.__name__ for kind in expected))
-                raise AnnotationError(
-                    f"{where}: {CONFIGS_KEY!r} sets {key!r} to {value!r} "
-                    f"({type(value).__name__}); torch._inductor.config wants {names}"
-                )
-        return dict(configs)
 
     def _key(self, value: object) -> Hashable:
         """Make a hashable stand-in; 1, True and 1.0 have different ones."""
@@ -138,6 +111,37 @@ class AnnotationReader:
 
 
 _DEFAULT = Annotation((DEFAULT_LABEL, frozenset()), DEFAULT_LABEL, {}, frozenset())
+
+
+def checked_configs(configs: object, where: str) -> dict[str, object]:
+    """Return what is patched around a compile; raises for what ``torch._inductor.config`` refuses.
+
+    The :class:`~pytest_fxregion.errors.AnnotationError` begins with ``where``.
+    """
+    if configs is None:
+        return {}
+    if not isinstance(configs, Mapping):
+        raise AnnotationError(
+            f"{where}: {CONFIGS_KEY!r} must be a mapping of torch._inductor.config names to "
+            f"values, not {type(configs).__name__}: {configs!r}"
+        )
+    known = inductor_config_keys()
+    for key, value in configs.items():
+        if key not in known:
+            near = difflib.get_close_matches(str(key), sorted(known), 1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise AnnotationError(
+                f"{where}: {CONFIGS_KEY!r} has the key {key!r}, which torch._inductor.config "
+                f"does not know{hint}"
+            )
+        expected = inductor_config_type(key)
+        if expected and not isinstance(value, expected):
+            names = " or ".join(sorted(kind.__name__ for kind in expected))
+            raise AnnotationError(
+                f"{where}: {CONFIGS_KEY!r} sets {key!r} to {value!r} "
+                f"({type(value).__name__}); torch._inductor.config wants {names}"
+            )
+    return dict(configs)
 
 
 def source_of(node: Node) -> str | None:

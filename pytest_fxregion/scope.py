@@ -1,0 +1,203 @@
+"""``region(...)``: the scope whose operations Inductor is to compile, as the user writes it.
+
+Comes in: an id, Inductor options and keys of the user's own.  Goes out: the same annotation that
+``torch.fx.traceback.annotate`` would leave on the nodes traced inside, in ``node.meta["custom"]``.
+
+``annotate`` keeps what is in force in one dictionary of the process, so that whatever another
+thread traces meanwhile is annotated too (pytorch#184917).  Here nothing global is written.  What
+is in force belongs to the thread, and a tracer's nodes are annotated when the scope is left: those
+that this thread's tracer appended since it was entered.  Only dynamo, which knows no scope but
+``annotate``, is given that; it traces under a lock of the whole process.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+import torch
+from torch.fx.traceback import annotate, get_current_meta
+
+from pytest_fxregion.errors import AnnotationError
+
+if TYPE_CHECKING:
+    from torch import fx
+
+ANNOTATION_KEY = "compile_with_inductor"
+_TRACERS = "torch.fx.experimental.proxy_tensor"
+_OWN = str(Path(__file__).parent)
+
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
+
+
+def region(
+    id: object = None, *, configs: Mapping[str, object] | None = None, **custom: object
+) -> Scope:
+    """Annotate a block, or with ``@region(...)`` a function, as one region for Inductor.
+
+    ``id`` tells regions apart; blocks with the same id and configs may be compiled together.
+    ``False`` takes the block out of the region around it.  ``configs`` are names and values of
+    ``torch._inductor.config``, patched around the region's compile.  Further keywords are the
+    user's own keys of ``node.meta["custom"]``.
+
+    Scopes nest: on the same key the inner one wins, and leaving it brings the outer one back, an
+    exception included.  Works under ``torch.compile``, ``make_fx`` and ``torch.export``, and does
+    nothing where nothing is traced.  Enter it inside of the function that is traced: around the
+    call of ``torch.compile`` or ``make_fx`` it does nothing.
+
+    Raises :class:`~pytest_fxregion.errors.AnnotationError` for arguments that cannot be used,
+    naming the line and the nearest valid key.  Inside of a function that dynamo traces, the same
+    error comes from the backend ``fxregion``.
+    """
+    if torch.compiler.is_dynamo_compiling():
+        return annotate(_annotation(id, configs, custom))  # type: ignore[return-value]
+    _check(id, configs, custom)
+    return Scope(_annotation(id, configs, custom))
+
+
+def _annotation(
+    id: object, configs: Mapping[str, object] | None, custom: dict[str, object]
+) -> dict[str, object]:
+    if id is False:
+        return {ANNOTATION_KEY: False, **custom}
+    value: dict[str, object] = {}
+    if id is not None:
+        value["inductor_region"] = id
+    if configs is not None:
+        value["inductor_configs"] = configs
+    return {ANNOTATION_KEY: value, **custom}
+
+
+def _scope_of(annotation: dict[str, object]) -> Scope:
+    if torch.compiler.is_dynamo_compiling():
+        return annotate(annotation)  # type: ignore[return-value]
+    return Scope(annotation)
+
+
+@dataclass(slots=True)
+class _Entered:
+    """One scope in force: what it annotates, and where its thread's tracer stood at its start."""
+
+    annotation: dict[str, object]
+    tracer: Any
+    last: fx.Node | None
+    outer: dict[str, object]
+
+
+class _Thread(threading.local):
+    def __init__(self) -> None:
+        self.entered: list[_Entered] = []
+
+
+_thread = _Thread()
+
+
+def annotation_in_force() -> dict[str, object]:
+    """Return what this thread's scopes and torch's own ``annotate`` ask for at this moment."""
+    found = dict(get_current_meta().get("custom") or {})
+    for entered in _thread.entered:
+        found.update(entered.annotation)
+    return found
+
+
+class Scope:
+    """What :func:`region` returns: a context manager, to be entered any number of times."""
+
+    __slots__ = ("_annotation",)
+
+    def __init__(self, annotation: dict[str, object]) -> None:
+        self._annotation = annotation
+
+    def __enter__(self) -> None:
+        if torch.compiler.is_dynamo_compiling():
+            raise AnnotationError(
+                "a region that was made outside of the compiled function is entered in it; "
+                "write `with region(...):` there"
+            )
+        tracer = _current_tracer()
+        last = None if tracer is None else next(iter(reversed(tracer.graph.nodes)), None)
+        outer = {} if tracer is None else dict(get_current_meta().get("custom") or {})
+        _thread.entered.append(_Entered(self._annotation, tracer, last, outer))
+
+    def __exit__(self, *error: object) -> None:
+        entered = _thread.entered.pop()
+        if entered.tracer is not None:
+            _annotate(entered)
+
+    def __call__(self, function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
+        """Return ``function`` with its body in the scope."""
+        annotation = self._annotation
+
+        @functools.wraps(function)
+        def annotated(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
+            with _scope_of(annotation):
+                return function(*args, **kwargs)
+
+        return annotated
+
+
+def _current_tracer() -> Any | None:
+    """Return the tracer of this thread; None where nothing is traced."""
+    module: Any = sys.modules.get(_TRACERS)
+    mode = None if module is None else module.get_proxy_mode()
+    return None if mode is None else mode.tracer
+
+
+def _annotate(scope: _Entered) -> None:
+    """Annotate what the tracer appended since the scope was entered."""
+    graph = scope.tracer.graph
+    start = scope.last
+    while start is not None and start._erased:
+        start = start.prev
+    for node in reversed(graph.nodes):
+        if node is start:
+            break
+        for inner in _with_bodies(node, scope.tracer):
+            own = inner.meta.get("custom") or {}
+            # What was in force around the scope is the outer one's; what differs, an inner one's.
+            inside = {k: v for k, v in own.items() if k not in scope.outer or scope.outer[k] != v}
+            inner.meta["custom"] = {**own, **copy.copy(scope.annotation), **inside}
+
+
+def _with_bodies(node: fx.Node, tracer: Any) -> Iterator[fx.Node]:
+    """Yield a node, and those of the body that it stands for: a branch of ``cond``, for one."""
+    yield node
+    if node.op == "get_attr":
+        body = getattr(tracer.root, str(node.target), None)
+        if isinstance(body, torch.fx.GraphModule):
+            for module in body.modules():
+                if isinstance(module, torch.fx.GraphModule):
+                    yield from module.graph.nodes
+
+
+def _check(id: object, configs: Mapping[str, object] | None, custom: dict[str, object]) -> None:
+    if isinstance(id, torch.Tensor):
+        raise AnnotationError(f"{_caller()}: a tensor cannot be the id of a region")
+    if callable(id) and not isinstance(id, type):
+        raise AnnotationError(
+            f"{_caller()}: region() was given a function as its id; to annotate the function, "
+            "write @region() with parentheses"
+        )
+    if ANNOTATION_KEY in custom:
+        raise AnnotationError(
+            f"{_caller()}: {ANNOTATION_KEY!r} is what region() sets itself; take id= or configs="
+        )
+    if configs is not None:
+        from pytest_fxregion.regional.annotation import checked_configs
+
+        checked_configs(configs, _caller())
+
+
+def _caller() -> str:
+    """Return ``file:line`` of the code that called :func:`region`."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_OWN):
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
