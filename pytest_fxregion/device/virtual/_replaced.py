@@ -11,7 +11,7 @@ import ctypes
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace, TracebackType
-from typing import Any, NoReturn, Self
+from typing import Any, Self
 
 import torch
 import torch._dynamo.device_interface as device_interface
@@ -84,20 +84,15 @@ def require_lazy_init() -> None:
     getattr(library, name)(ctypes.c_int8(cuda), ctypes.c_bool(True))
 
 
-def refuse_initialisation() -> None:
+def ask_hooks_at_each_initialisation() -> None:
     """Have a CUDA build's ``torch.cuda.init()`` fail outside of the device, for good.
 
-    Its own function asks the hooks once in a process only; having been answered inside, it would
-    find a device outside.  A CPU build has no such function and fails by itself.
+    Its own function (``torch._C._cuda_init``) asks the hooks once in a process; having been
+    answered inside, it would find a device outside.  The one put in its place asks each time, and
+    outside fails with the same words.  A CPU build has no such function and fails by itself.
     """
     if hasattr(torch._C, "_cuda_init"):
-        setattr(torch._C, "_cuda_init", _no_driver)  # noqa: B010 - not in torch's own stubs
-
-
-def _no_driver() -> NoReturn:
-    raise RuntimeError(
-        "Found no NVIDIA driver on your system (and the virtual CUDA device is not active)"
-    )
+        setattr(torch._C, "_cuda_init", torch.ops.fxregion_virtual.initialize)  # noqa: B010 - not in torch's own stubs
 
 
 def forget_device_answers() -> None:

@@ -159,7 +159,7 @@ def activate(arch: Architecture) -> Iterator[None]:
     if torch.cuda.is_available():
         raise DeviceError("a CUDA device is active already; the virtual one cannot be put over it")
     properties = device_properties(arch)
-    _replaced.refuse_initialisation()
+    _replaced.ask_hooks_at_each_initialisation()
     with contextlib.ExitStack() as stack:
         native.fxregion_virtual_activate(*arch.capability)
         stack.callback(native.fxregion_virtual_deactivate)

@@ -6,10 +6,13 @@ there before ``import torch``.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import importlib
+import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 
 from pytest_fxregion.device.virtual import build
@@ -46,9 +49,12 @@ def load(progress: Callable[[str], None] | None = None) -> None:
     _refuse_if_torch_is_imported()
     path = build.build(progress)
     libraries = build.torch_folder() / "lib"
+    # A GPU that is there would be found by torch outside of the tests, where there is to be none.
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
     try:
         for name in ("libc10.so", "libtorch_cpu.so"):
             ctypes.CDLL(str(libraries / name), mode=ctypes.RTLD_GLOBAL)
+        _load_own_cuda(libraries)
         loaded = ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
     except OSError as error:
         raise DeviceError(
@@ -66,6 +72,18 @@ def load(progress: Callable[[str], None] | None = None) -> None:
         )
     loaded.fxregion_virtual_memory.restype = ctypes.c_int64
     _library = loaded
+
+
+def _load_own_cuda(libraries: Path) -> None:
+    """Load the CUDA half of a CUDA build, for our hooks to take the place of its own.
+
+    Where its dependencies are not found this way, importing torch finds them or says what is
+    missing; its hooks then come too late, which c10 says on standard error.
+    """
+    if (libraries / "libtorch_cuda.so").exists():
+        with contextlib.suppress(OSError):
+            for name in ("libtorch_global_deps.so", "libtorch_cuda.so"):
+                ctypes.CDLL(str(libraries / name), mode=ctypes.RTLD_GLOBAL)
 
 
 def _refuse_if_torch_is_imported() -> None:

@@ -1,5 +1,10 @@
 """The device comes and goes: what torch answers inside and outside of ``activate``."""
 
+import json
+import os
+import subprocess
+import sys
+from functools import cache
 from typing import Any
 
 import pytest
@@ -7,6 +12,7 @@ import torch
 
 from pytest_fxregion.device import virtual
 from pytest_fxregion.errors import DeviceError
+from tests.unit.virtual import outside
 
 ARCHITECTURE = None
 
@@ -55,12 +61,24 @@ def _state() -> dict[str, Any]:
     return state
 
 
-def test_outside_there_is_no_device() -> None:
+@cache
+def _answers_without_us() -> dict[str, str]:
+    """What this torch says in a process that has never heard of the virtual device."""
+    done = subprocess.run(
+        [sys.executable, "-m", outside.__name__], capture_output=True, text=True, check=True
+    )
+    answers: dict[str, str] = json.loads(done.stdout)
+    return answers
+
+
+def test_outside_torch_answers_as_it_does_without_us() -> None:
     assert not torch.cuda.is_available()
     assert torch.cuda.device_count() == 0
-    assert not torch.accelerator.is_available()
-    with pytest.raises(AssertionError, match="not compiled with CUDA"):
-        torch.zeros(1, device="cuda")
+    assert outside.answers() == _answers_without_us()
+
+
+def test_a_gpu_that_is_there_is_hidden_from_the_process() -> None:
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == ""
 
 
 def test_everything_is_put_back_after_use() -> None:
@@ -74,13 +92,13 @@ def test_everything_is_put_back_after_use() -> None:
     names = before.keys() | after.keys()
     changed = [name for name in names if before.get(name) is not after.get(name)]
     assert changed == []
-    test_outside_there_is_no_device()
+    test_outside_torch_answers_as_it_does_without_us()
 
 
 def test_an_exception_inside_puts_everything_back() -> None:
     with pytest.raises(ZeroDivisionError), virtual.activate("a100"):
         _ = 1 / (torch.cuda.device_count() - 1)
-    test_outside_there_is_no_device()
+    test_outside_torch_answers_as_it_does_without_us()
 
 
 def test_tensors_stay_readable_outside() -> None:

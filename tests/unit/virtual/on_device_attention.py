@@ -139,3 +139,42 @@ def test_the_users_choice_holds() -> None:
             assert torch._fused_sdp_choice(q, k, v) == MATH.value
         with sdpa_kernel([FLASH]), pytest.raises(RuntimeError, match="No available kernel"):
             functional.scaled_dot_product_attention(q.float(), k.float(), v.float())
+
+
+def _fused_and_exact(arch: str, dtype: torch.dtype, size: float) -> list[list[torch.Tensor]]:
+    """Output and gradients of the fused operator, the plain one, and the plain one in float64."""
+    with virtual.activate(arch):
+        inputs, _ = _inputs(dtype)
+        inputs = [(t.detach() * size).requires_grad_() for t in inputs]
+        results = []
+        for backend, kind in ((EFFICIENT, dtype), (MATH, dtype), (MATH, DOUBLE)):
+            given = [t.detach().to(kind).requires_grad_() for t in inputs]
+            with sdpa_kernel(backend):
+                q, k, v = given
+                out = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+            gradients = torch.autograd.grad(out, given, torch.ones_like(out))
+            results.append([t.detach().double().cpu() for t in (out, *gradients)])
+    return results
+
+
+def test_large_scores_cost_no_more_bits_than_the_plain_computation() -> None:
+    fused, plain, exact = _fused_and_exact("h100", SINGLE, size=9.0)
+    for got, other, true in zip(fused, plain, exact, strict=True):
+        assert (got - true).abs().max() <= 2 * (other - true).abs().max()
+
+
+def test_a_nan_stays_and_a_masked_row_is_zero() -> None:
+    with virtual.activate("h100"):
+        (q, k, v), _ = _inputs(SINGLE)
+        with torch.no_grad():
+            q[0, 0, 0] = torch.nan
+        mask = torch.ones(8, 8, dtype=torch.bool, device="cuda")
+        mask[3] = False
+        with sdpa_kernel(EFFICIENT):
+            out = functional.scaled_dot_product_attention(q, k, v, mask)
+        out.sum().backward()
+        assert out[0, 0, 0].isnan().all()
+        assert (out[:, :, 3] == 0).all()
+        assert q.grad is not None
+        assert (q.grad[:, :, 3] == 0).all()
+        assert q.grad[1].isfinite().all()

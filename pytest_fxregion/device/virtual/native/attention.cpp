@@ -86,21 +86,27 @@ Tensor scores(const Inputs& in) {
   return out;
 }
 
+// Subtracting the largest score first, as the kernels do: exp(score - logsumexp) loses bits where
+// scores are large.  A row with everything masked has no probabilities: zeros, not NaN.
+Tensor probabilities(const Tensor& scores) {
+  auto nothing = scores.amax(-1, true).eq(-INFINITY);
+  return at::softmax(scores, -1).masked_fill_(nothing, 0.0);
+}
+
 struct Forward {
   Tensor out, logsumexp; // float32, host
 };
 
 Forward forward(const Inputs& in, const Dropout& dropout) {
   auto s = scores(in);
-  auto lse = s.logsumexp(-1);
-  // A row with everything masked has no probabilities: zeros, not NaN.
-  auto p = (s - lse.unsqueeze(-1)).exp_().nan_to_num_(0.0);
+  auto p = probabilities(s);
   if (dropout.probability > 0.0) {
     p = p * dropout.scale(p);
   }
-  return {at::matmul(p, in.value), lse};
+  return {at::matmul(p, in.value), s.logsumexp(-1)};
 }
 
+// From the inputs alone: the saved output and logsumexp are rounded.
 struct Backward {
   Tensor query, key, value, bias; // float32, host
 };
@@ -111,10 +117,9 @@ Tensor folded(const Tensor& grad, int64_t heads) {
 }
 
 Backward backward(
-    const Inputs& in, const Dropout& dropout, const Tensor& grad_out, const Tensor& out,
-    const Tensor& logsumexp, int64_t key_heads) {
+    const Inputs& in, const Dropout& dropout, const Tensor& grad_out, int64_t key_heads) {
   auto grad = on_host(grad_out).to(at::kFloat);
-  auto p = (scores(in) - logsumexp.unsqueeze(-1)).exp_().nan_to_num_(0.0);
+  auto p = probabilities(scores(in));
   auto dp = at::matmul(grad, in.value.transpose(-1, -2));
   auto kept = p;
   if (dropout.probability > 0.0) {
@@ -122,8 +127,7 @@ Backward backward(
     kept = p * scale;
     dp = dp * scale;
   }
-  auto delta = (grad * on_host(out).to(at::kFloat)).sum(-1, true);
-  auto ds = p * (dp - delta);
+  auto ds = p * (dp - (dp * p).sum(-1, true));
   return {
       at::matmul(ds, in.key) * in.scale,
       folded(at::matmul(ds.transpose(-1, -2), in.query) * in.scale, key_heads),
@@ -181,13 +185,12 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::SymInt, Tensor, Ten
 
 std::tuple<Tensor, Tensor, Tensor> flash_backward(
     const Tensor& grad_out, const Tensor& query, const Tensor& key, const Tensor& value,
-    const Tensor& out, const Tensor& logsumexp, const Tensor&, const Tensor&, c10::SymInt,
+    const Tensor&, const Tensor&, const Tensor&, const Tensor&, c10::SymInt,
     c10::SymInt, double dropout_p, bool is_causal, const Tensor& rng_state, const Tensor&,
     optional<double> scale) {
   const Dropout dropout{dropout_p, scalar_of(rng_state, 0), scalar_of(rng_state, 1)};
   auto grads = backward(
-      inputs(query, key, value, {}, is_causal, scale), dropout, grad_out, out, on_host(logsumexp),
-      key.size(1));
+      inputs(query, key, value, {}, is_causal, scale), dropout, grad_out, key.size(1));
   return {
       laid_out_like(grads.query, query), laid_out_like(grads.key, key),
       laid_out_like(grads.value, value)};
@@ -213,16 +216,15 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> efficient(
 
 std::tuple<Tensor, Tensor, Tensor, Tensor> efficient_backward(
     const Tensor& grad_out, const Tensor& query, const Tensor& key, const Tensor& value,
-    const Tensor& bias, const Tensor& out, const Tensor& logsumexp, const Tensor& seed,
+    const Tensor& bias, const Tensor&, const Tensor&, const Tensor& seed,
     const Tensor& offset, double dropout_p, std::array<bool, 4> wanted, bool is_causal,
     optional<double> scale) {
   if (!grad_out.defined()) {
     return {};
   }
   const Dropout dropout{dropout_p, scalar_of(seed), scalar_of(offset)};
-  auto lse = on_host(logsumexp).narrow(2, 0, query.size(2));
   auto grads = backward(
-      inputs(query, key, value, bias, is_causal, scale), dropout, grad_out, out, lse, key.size(1));
+      inputs(query, key, value, bias, is_causal, scale), dropout, grad_out, key.size(1));
   Tensor bias_grad;
   if (bias.defined() && wanted[3]) {
     auto sizes = bias.sizes().vec();
@@ -253,13 +255,12 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::SymInt, Tensor, Ten
 
 std::tuple<Tensor, Tensor, Tensor> cudnn_backward(
     const Tensor& grad_out, const Tensor& query, const Tensor& key, const Tensor& value,
-    const Tensor& out, const Tensor& logsumexp, const Tensor& seed, const Tensor& offset,
+    const Tensor&, const Tensor&, const Tensor& seed, const Tensor& offset,
     const Tensor& bias, const Tensor&, const Tensor&, c10::SymInt, c10::SymInt, double dropout_p,
     bool is_causal, optional<double> scale) {
   const Dropout dropout{dropout_p, scalar_of(seed), scalar_of(offset)};
   auto grads = backward(
-      inputs(query, key, value, bias, is_causal, scale), dropout, grad_out, out,
-      on_host(logsumexp).squeeze(-1), key.size(1));
+      inputs(query, key, value, bias, is_causal, scale), dropout, grad_out, key.size(1));
   return {
       laid_out_like(grads.query, query), laid_out_like(grads.key, key),
       laid_out_like(grads.value, value)};

@@ -1,7 +1,6 @@
-// The device itself: guard, streams, hooks and memory, all over host memory.
+// The device itself: guard, streams and memory, all over host memory.
 #include "device.h"
 
-#include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/DeviceCapability.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
@@ -18,14 +17,6 @@ std::atomic<bool> is_active{false};
 std::atomic<int> capability_major{9};
 std::atomic<int> capability_minor{0};
 
-void check_index(c10::Device device) {
-  TORCH_CHECK(
-      device.index() <= 0,
-      "CUDA error: invalid device ordinal (the virtual device is cuda:0 alone, asked for ",
-      device,
-      ")");
-}
-
 // ---- streams: names only.  Work is done when it is submitted, so every order is kept. ----------
 
 thread_local c10::StreamId current_stream = 0;
@@ -33,6 +24,14 @@ std::atomic<c10::StreamId> next_stream{1};
 
 c10::Stream stream_of(c10::StreamId id) {
   return c10::Stream(c10::Stream::UNSAFE, kDevice, id);
+}
+
+// The guard of this torch's own CUDA build; none in a CPU build.
+const c10::impl::DeviceGuardImplInterface* own_guard = nullptr;
+
+const c10::impl::DeviceGuardImplInterface& build_s_own() {
+  TORCH_CHECK(own_guard != nullptr, "PyTorch is not linked with support for cuda devices");
+  return *own_guard;
 }
 
 struct VirtualGuard final : c10::impl::DeviceGuardImplInterface {
@@ -64,11 +63,12 @@ struct VirtualGuard final : c10::impl::DeviceGuardImplInterface {
   c10::Stream getDefaultStream(c10::Device) const override {
     return stream_of(0);
   }
-  c10::Stream getStreamFromGlobalPool(c10::Device, bool) const override {
-    return stream_of(next_stream++);
+  c10::Stream getStreamFromGlobalPool(c10::Device device, bool high_priority) const override {
+    return active() ? stream_of(next_stream++)
+                    : build_s_own().getStreamFromGlobalPool(device, high_priority);
   }
-  c10::Stream getNewStream(c10::Device, int) const override {
-    return stream_of(next_stream++);
+  c10::Stream getNewStream(c10::Device device, int priority) const override {
+    return active() ? stream_of(next_stream++) : build_s_own().getNewStream(device, priority);
   }
   c10::Stream exchangeStream(c10::Stream stream) const override {
     auto previous = stream_of(current_stream);
@@ -165,9 +165,7 @@ class PinnedAllocator final : public c10::Allocator {
 };
 
 HostAllocator host_allocator;
-PinnedAllocator pinned_allocator;
-
-// ---- hooks -------------------------------------------------------------------------------------
+PinnedAllocator pinned;
 
 VirtualGuard* guard() {
   // Leaked on purpose: the registry does not own it and may be used until the process ends.
@@ -189,6 +187,22 @@ c10::Allocator* allocator() {
   return &host_allocator;
 }
 
+c10::Allocator* pinned_allocator() {
+  return &pinned;
+}
+
+bool is_pinned(const void* data) {
+  return PinnedAllocator::owns(data);
+}
+
+void check_index(c10::Device device) {
+  TORCH_CHECK(
+      device.index() <= 0,
+      "CUDA error: invalid device ordinal (the virtual device is cuda:0 alone, asked for ",
+      device,
+      ")");
+}
+
 void count_memory(int64_t bytes) {
   const auto now = bytes_now += bytes;
   auto peak = bytes_peak.load();
@@ -197,121 +211,12 @@ void count_memory(int64_t bytes) {
 }
 
 void install_device() {
-  c10::impl::device_guard_impl_registry[static_cast<size_t>(c10::DeviceType::CUDA)].store(guard());
+  auto& slot = c10::impl::device_guard_impl_registry[static_cast<size_t>(c10::DeviceType::CUDA)];
+  own_guard = slot.exchange(guard());
   c10::SetAllocator(c10::DeviceType::CUDA, &host_allocator, 255);
 }
 
 } // namespace fxregion
-
-// ATen looks the hooks up by this class name, in this namespace.
-namespace at {
-
-struct CUDAHooks final : CUDAHooksInterface {
-  explicit CUDAHooks(CUDAHooksArgs) {}
-  static void check_active(const char* what) {
-    TORCH_CHECK(fxregion::active(), "Cannot ", what, ": there is no GPU, and no virtual one active");
-  }
-  bool hasCUDA() const override {
-    return fxregion::active();
-  }
-  bool isBuilt() const override {
-    return fxregion::active();
-  }
-  bool isAvailable() const override {
-    return fxregion::active();
-  }
-  // Before the first use torch asks for this; a CUDA build's own says the same.
-  void init() const override {
-    check_active("initialize CUDA");
-  }
-  bool hasPrimaryContext(DeviceIndex) const override {
-    return fxregion::active();
-  }
-  DeviceIndex current_device() const override {
-    return 0;
-  }
-  DeviceIndex getCurrentDevice() const override {
-    return 0;
-  }
-  void setCurrentDevice(DeviceIndex index) const override {
-    fxregion::check_index(Device(c10::kCUDA, index));
-  }
-  DeviceIndex exchangeDevice(DeviceIndex index) const override {
-    fxregion::check_index(Device(c10::kCUDA, index));
-    return 0;
-  }
-  DeviceIndex maybeExchangeDevice(DeviceIndex) const override {
-    return 0;
-  }
-  int getNumGPUs() const override {
-    return fxregion::active() ? 1 : 0;
-  }
-  DeviceIndex deviceCount() const override {
-    return fxregion::active() ? 1 : 0;
-  }
-  void deviceSynchronize(DeviceIndex) const override {}
-  Device getDeviceFromPtr(void*) const override {
-    return fxregion::kDevice;
-  }
-  bool isPinnedPtr(const void* data) const override {
-    return fxregion::PinnedAllocator::owns(data);
-  }
-  Allocator* getPinnedMemoryAllocator() const override {
-    return &fxregion::pinned_allocator;
-  }
-  Allocator* getCUDADeviceAllocator() const override {
-    return fxregion::allocator();
-  }
-  const Generator& getDefaultGenerator(DeviceIndex) const override {
-    check_active("get a CUDA generator");
-    return fxregion::default_generator();
-  }
-  Generator getNewGenerator(DeviceIndex) const override {
-    check_active("get a CUDA generator");
-    return at::make_generator<fxregion::VirtualGenerator>(
-        c10::make_intrusive<fxregion::GeneratorState>());
-  }
-  // cuDNN is there, as in every CUDA wheel: it decides which operators stand in the graph
-  // (cudnn_batch_norm) and the memory format of convolutions.
-  bool hasCuDNN() const override {
-    return fxregion::active();
-  }
-  bool compiledWithCuDNN() const override {
-    return fxregion::active();
-  }
-  bool supportsDilatedConvolutionWithCuDNN() const override {
-    return true;
-  }
-  bool supportsDepthwiseConvolutionWithCuDNN() const override {
-    return true;
-  }
-  bool supportsBFloat16ConvolutionWithCuDNNv8() const override {
-    return true;
-  }
-  bool supportsBFloat16RNNWithCuDNN() const override {
-    return true;
-  }
-  long versionCuDNN() const override {
-    return 91600;
-  }
-  long versionRuntimeCuDNN() const override {
-    return 91600;
-  }
-  double batchnormMinEpsilonCuDNN() const override {
-    return 0.0;
-  }
-  bool hasCuBLASLt() const override {
-    return fxregion::active();
-  }
-  bool hasCuSOLVER() const override {
-    return fxregion::active();
-  }
-};
-
-// The CUDA build's own hooks, if there are any, register later and with lower priority.
-C10_REGISTER_CLASS_WITH_PRIORITY(CUDAHooksRegistry, CUDAHooks, c10::REGISTRY_PREFERRED, CUDAHooks)
-
-} // namespace at
 
 #define FXREGION_EXPORT __attribute__((visibility("default")))
 

@@ -1,4 +1,4 @@
-// What the three parts of the library share: the device, whether it is in use, its generator.
+// What the parts of the library share: the device, whether it is in use, its generator.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -11,7 +11,7 @@ namespace fxregion {
 // One device, always index 0; every process (each xdist worker) has its own.
 inline const c10::Device kDevice{c10::DeviceType::CUDA, 0};
 
-// True inside `activate(arch)`.  Outside, the hooks answer that there is no device; tensors made
+// True inside `activate(arch)`.  Outside, the hooks answer what this torch's own do; tensors made
 // inside stay usable.
 bool active();
 
@@ -23,6 +23,13 @@ struct Capability {
 Capability capability();
 
 c10::Allocator* allocator();
+
+// Pinned memory is host memory that remembers being asked for.
+c10::Allocator* pinned_allocator();
+bool is_pinned(const void* data);
+
+// Raises for any other device than cuda:0.
+void check_index(c10::Device device);
 
 void count_memory(int64_t bytes);
 

@@ -6,6 +6,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
 
@@ -161,6 +162,11 @@ void resize_storage(const at::Tensor& bytes, int64_t size) {
   storage.set_nbytes(size);
 }
 
+// Fails outside of the device with the words of this torch's own hooks.
+void initialize() {
+  at::detail::getCUDAHooks().init();
+}
+
 at::Generator default_generator_for_python() {
   return default_generator();
 }
@@ -232,6 +238,7 @@ void install_operators() {
   static auto* own = new torch::Library(
       torch::Library::DEF, "fxregion_virtual", std::nullopt, __FILE__, __LINE__);
   own->def("default_generator() -> Generator?", &default_generator_for_python);
+  own->def("initialize() -> ()", &initialize);
   own->def("resize_storage(Tensor(a!) bytes, int size) -> ()", &resize_storage);
 }
 
