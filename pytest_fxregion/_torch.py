@@ -26,6 +26,9 @@ from torch._dynamo.backends.common import aot_autograd as aot_autograd
 # Where the joint graph's tracer finishes (and copies forward metadata); replaced by our own passes.
 from torch._functorch._aot_autograd import graph_capture as joint_capture
 
+# Where operations with Python floats are made ones with tensors (`tensorify_python_scalars`).
+from torch._functorch._aot_autograd import graph_compile as joint_compile
+
 # Splits the joint graph in two, saving what eager would save; does what the AC tags ask for.
 from torch._functorch.partitioners import default_partition as default_partition
 
@@ -52,12 +55,36 @@ def node_of_traced_tensor(tensor: torch.Tensor, tracer: Any) -> fx.Node | None:
     return None if slot is None else slot.proxy.node
 
 
+def operator_under_rng_state(node: fx.Node) -> tuple[Any, tuple[Any, ...], dict[str, Any]] | None:
+    """Return the random operator that a node calls under a saved or restored state; else None.
+
+    With its own arguments.  ``rng_prims``: 2.11 to 2.15.
+    """
+    from torch._prims import rng_prims
+
+    kwargs = dict(node.kwargs)
+    if node.target is rng_prims.run_with_rng_state:
+        return node.args[1], node.args[2:], kwargs
+    if node.target in (rng_prims.run_and_save_rng_state, rng_prims.graphsafe_run_with_rng_state):
+        kwargs.pop("rng_state", None)
+        return node.args[0], node.args[1:], kwargs
+    return None
+
+
 # --- execution and checks: containers, sizes, what runs ---
 
 # Nested containers, as torch.compile itself flattens arguments and results.
 # Base of modes that see every operation that reaches the dispatcher.
 from torch.utils._python_dispatch import TorchDispatchMode as DispatchMode
+
+# Whether a value is of a tensor subclass that says which tensors it is made of.
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from torch.utils._pytree import keystr, tree_flatten_with_path, tree_leaves, tree_map
+
+
+def is_wrapper_subclass(value: object) -> typing.TypeGuard[Any]:
+    """Whether a value is a tensor made of other tensors, by ``__tensor_flatten__``."""
+    return bool(is_traceable_wrapper_subclass(value))
 
 
 def tree_flatten_with_names(tree: dict[str, Any]) -> list[tuple[str, Any]]:
@@ -82,9 +109,14 @@ def untyped_size(tensor: torch.Tensor) -> int | torch.SymInt:
     return tensor.numel() * tensor.element_size()
 
 
+def times_written(tensor: torch.Tensor) -> int:
+    """Return how often operations have changed the tensor in place since it was made."""
+    return tensor._version
+
+
 def was_written(tensor: torch.Tensor) -> bool:
     """Whether an operation has changed the tensor in place since it was made."""
-    return tensor._version > 0
+    return times_written(tensor) > 0
 
 
 # --- harness ---
@@ -400,7 +432,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 def generated_source(artifact: Any) -> str:
     """Return the program that Inductor generated for an artifact; empty if it cannot be found."""
-    found = _compiled_graph(artifact)
+    found = compiled_graph(artifact)
     return "" if found is None else str(found.source_code)
 
 
@@ -412,7 +444,7 @@ def output_strides(
     An entry is None where the output is no tensor or a stride is not known before it runs; all is
     None if the code cannot be found.  ``CompiledFxGraph.output_strides``: 2.11 to 2.15.
     """
-    found = _compiled_graph(artifact)
+    found = compiled_graph(artifact)
     if found is None or found.output_strides is None:
         return None
     environment = mode.shape_env
@@ -430,7 +462,7 @@ def is_known_equal(one: int | torch.SymInt, other: int | torch.SymInt) -> bool:
     return statically_known_true(one == other)
 
 
-def _compiled_graph(artifact: Any) -> Any:
+def compiled_graph(artifact: Any) -> Any:
     """Find what Inductor made of an artifact's graph among the wrappers around it; else None."""
     from torch._inductor.output_code import CompiledFxGraph
 

@@ -3,6 +3,8 @@
 An operation that draws random numbers stays in a graph although nothing uses its results, so that
 later draws are eager's.  Where it has several results (dropout on CUDA), the partitioner knows it
 for one of several by its users, finds none, and raises "Expected native_dropout to be a tensor".
+
+What it puts in place of random operations that are recomputed is annotated as they were.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from typing import Any
 from torch import fx
 
 from pytest_fxregion._torch import default_partition
+from pytest_fxregion.passes.replacements import RandomOperations
 
 _READER = "fxregion_reader_of_unused_results"
 
@@ -24,10 +27,12 @@ def partition(joint_graph: fx.GraphModule, joint_inputs: Any, **rest: Any) -> tu
             with joint_graph.graph.inserting_after(node):
                 reader = joint_graph.graph.call_function(operator.getitem, (node, 0))
             reader.meta = {**node.meta, "val": node.meta["val"][0], _READER: True}
+    random_operations = RandomOperations(joint_graph)
     halves: tuple[fx.GraphModule, fx.GraphModule] = default_partition(
         joint_graph, joint_inputs, **rest
     )
     for half in halves:
+        random_operations.annotate(half)
         for node in list(half.graph.nodes):
             if node.meta.get(_READER):
                 half.graph.erase_node(node)

@@ -1,9 +1,10 @@
 """Run our passes where torch's tracing of a joint graph would run its own.
 
-Two moments of AOTAutograd's tracing matter: just before the backward is traced (autograd's graph
-is there, nothing has flowed along it yet) and just after (the joint graph is complete, nothing has
-been removed from it).  While :func:`joint_graph_passes` is active, our recorder is started at the
-first and our passes run at the second, in place of torch's.
+Three moments of AOTAutograd's tracing matter: just before the backward is traced (autograd's graph
+is there, nothing has flowed along it yet), just after (the joint graph is complete, nothing has
+been removed from it), and when operations with Python floats are made ones with tensors.  While
+:func:`joint_graph_passes` is active, our recorder is started at the first, our passes run at the
+second in place of torch's, and at the third new nodes keep the metadata of those they replace.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from unittest.mock import patch
 import torch
 from torch import fx
 
-from pytest_fxregion._torch import joint_capture
+from pytest_fxregion._torch import joint_capture, joint_compile
 from pytest_fxregion.passes.gradient_accumulation import AccumulationRecorder, tag_accumulations
 from pytest_fxregion.passes.metadata import copy_forward_metadata
+from pytest_fxregion.passes.replacements import replacements_annotated
 
 
 @contextmanager
@@ -28,6 +30,7 @@ def joint_graph_passes() -> Iterator[None]:
     torch compiles under a process-wide lock, so that one replacement at a time is enough.
     """
     trace_backward = torch.autograd.grad
+    tensorify = joint_compile.tensorify_python_scalars  # type: ignore[attr-defined]
 
     def watched_backward(
         outputs: Sequence[torch.Tensor], inputs: Any, grad_outputs: Any = None, **options: Any
@@ -44,8 +47,13 @@ def joint_graph_passes() -> Iterator[None]:
         tag_accumulations(joint_graph)
         copy_forward_metadata(joint_graph)
 
+    def annotated_tensorify(graph: fx.GraphModule, *args: Any) -> None:
+        with replacements_annotated(graph.graph):
+            tensorify(graph, *args)
+
     with (
         patch.object(torch.autograd, "grad", watched_backward),
+        patch.object(joint_compile, "tensorify_python_scalars", annotated_tensorify),
         patch.object(joint_capture, "copy_fwd_metadata_to_bw_nodes", after_tracing),
     ):
         yield

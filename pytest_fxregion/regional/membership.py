@@ -10,6 +10,8 @@ import operator
 
 from torch.fx import GraphModule, Node
 
+from pytest_fxregion._torch import operator_under_rng_state
+
 from .annotation import Annotation, AnnotationReader
 from .effects import is_pure
 from .symbols import is_arithmetic_on_sizes
@@ -35,6 +37,8 @@ def members(gm: GraphModule, reader: AnnotationReader) -> dict[Node, Annotation]
                     found[node] = found[source]
                 continue
         annotation = reader.read(node)
+        if annotation is not None and operator_under_rng_state(node) is not None:
+            continue  # AOTAutograd has no rule to trace it again, so no piece can hold it
         if annotation is not None:
             found[node] = annotation
             if not node.users:
