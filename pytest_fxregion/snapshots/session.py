@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
@@ -21,7 +21,7 @@ from pytest_fxregion.snapshots.assertion import RegionSnapshot
 from pytest_fxregion.snapshots.files import remove
 from pytest_fxregion.snapshots.ledger import TestRecord, discard, flush, unused_files
 from pytest_fxregion.snapshots.orphans import Coverage, find_orphans
-from pytest_fxregion.snapshots.settings import Settings, place_of, under_ci
+from pytest_fxregion.snapshots.settings import Settings, place_of, under_ci, without_repetition
 from pytest_fxregion.snapshots.storage import RECORD, SETTINGS, RegionSnapshotExtension
 
 WORKER_OUTPUT = "fxregion_snapshots"
@@ -138,14 +138,14 @@ def check_name_clashes(items: Sequence[pytest.Item], fixtures: frozenset[str]) -
     if books is None:
         return
     settings = books.settings
-    places = []
+    places: dict[tuple[str, PurePosixPath, str], None] = {}
     for item in items:
         if fixtures.intersection(getattr(item, "fixturenames", ())):
             try:
                 place = place_of(item, settings)
             except SnapshotError:
                 continue  # is said where the test sets its fixture up
-            places.append((item.nodeid, place.folder, place.stem))
+            places[without_repetition(item, item.nodeid), place.folder, place.stem] = None
     books.clashes = names.clashes(places)
 
 
@@ -196,7 +196,7 @@ def make_snapshot(
     item = request.node
     books = item.config.stash[BOOKS]
     settings = books.settings
-    other = books.clashes.get(item.nodeid)
+    other = books.clashes.get(without_repetition(item, item.nodeid))
     if other is not None:
         raise SnapshotError(
             f"the snapshots of {item.nodeid} and {other} would have the same file name "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -64,6 +65,11 @@ class Settings:
         return path.relative_to(self.rootdir).as_posix() if inside else str(path)
 
 
+# The parameter by which pytest-repeat repeats a test, and its part of the id.
+_REPETITION = "__pytest_repeat_step_number"
+_REPETITION_ID = re.compile(r"(^|-)\d+-\d+$")
+
+
 @dataclass(frozen=True)
 class Place:
     """Where the snapshots of a test are: folder below the root, and stem of the test's files."""
@@ -85,9 +91,23 @@ def place_of(item: pytest.Item, settings: Settings) -> Place:
     function = getattr(item, "originalname", None) or item.name
     return Place(
         names.folder_for(item.path, settings.rootdir, settings.tests_root),
-        names.encode_test(".".join([*classes, item.name])),
+        names.encode_test(".".join([*classes, without_repetition(item, item.name)])),
         names.encode_test(".".join([*classes, function])),
     )
+
+
+def without_repetition(item: pytest.Item, name: str) -> str:
+    """Return a test's name, or its node id, without the number that pytest-repeat adds.
+
+    All repetitions of a test have the same snapshots: ``test_mm[bf16-2-5]``, the second of five,
+    has those of ``test_mm[bf16]``.
+    """
+    callspec = getattr(item, "callspec", None)
+    if callspec is None or _REPETITION not in callspec.params:
+        return name
+    kept, _, _ = name.removesuffix("]").rpartition("[")
+    parameters = _REPETITION_ID.sub("", name[len(kept) + 1 : -1])
+    return f"{kept}[{parameters}]" if parameters else kept
 
 
 def under_ci() -> bool:
