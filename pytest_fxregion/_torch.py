@@ -119,6 +119,11 @@ def was_written(tensor: torch.Tensor) -> bool:
     return times_written(tensor) > 0
 
 
+def base_of(tensor: torch.Tensor) -> torch.Tensor | None:
+    """Return the tensor that autograd takes ``tensor`` for a view of; None if it is no view."""
+    return tensor._base
+
+
 # --- harness ---
 
 

@@ -24,7 +24,6 @@ from pytest_fxregion.capture.observer import Capture
 from pytest_fxregion.capture.record import Compilation
 from pytest_fxregion.checks.annotations import AnnotatedLines, describe, lost_lines
 from pytest_fxregion.checks.gradient_accumulation import (
-    Accumulation,
     EagerAccumulations,
     uncached_autocast,
     unfolded_checkpoints,
@@ -98,7 +97,7 @@ class FxRegion:
             grad_outputs = (grad_outputs,)
         call = Call(function, args, kwargs)
         annotated = AnnotatedLines()
-        eager, expected = self._run_eager(call, backward, grad_outputs, annotated)
+        eager, watched = self._run_eager(call, backward, grad_outputs, annotated)
         cotangents = eager.cotangents or None
         reference, precision = self._run_in_float64(call, backward, cotangents, eager)
         capture = Capture(self._root, self._provenance)
@@ -127,7 +126,7 @@ class FxRegion:
             regional=regional,
             reference=reference,
             precision=precision,
-            tracked=Tracked(expected, between_graphs.found()),
+            tracked=Tracked(watched.found(), between_graphs.found(), watched.movable()),
             provenance=self._provenance,
             stages=self._stages,
             seconds=perf_counter() - start,
@@ -188,7 +187,7 @@ class FxRegion:
         backward: bool,
         grad_outputs: Sequence[torch.Tensor] | None,
         annotated: AnnotatedLines,
-    ) -> tuple[Results, tuple[Accumulation, ...]]:
+    ) -> tuple[Results, EagerAccumulations]:
         watched = EagerAccumulations(self._root)
         # Anomaly mode keeps for every autograd node the line of the forward that made it.
         lines = torch.autograd.set_detect_anomaly(True, check_nan=False)
@@ -201,7 +200,7 @@ class FxRegion:
                 grad_outputs=grad_outputs,
                 before_backward=watched.watch_call,
             )
-        return eager, watched.found()
+        return eager, watched
 
     def _report_lost_annotations(self, annotated: AnnotatedLines, compilation: Compilation) -> None:
         graphs = len(compilation.graphs)

@@ -13,7 +13,7 @@ import torch
 
 from pytest_fxregion.capture.record import Compilation, CompiledGraph, GraphRecord
 from pytest_fxregion.checks import numerics
-from pytest_fxregion.checks.gradient_accumulation import Accumulation, disagreements
+from pytest_fxregion.checks.gradient_accumulation import Accumulation, Movable, disagreements
 from pytest_fxregion.errors import CheckError, FxRegionError
 from pytest_fxregion.execution import Results
 from pytest_fxregion.kernels.execution import ExecutionRecord
@@ -35,6 +35,7 @@ class Tracked:
 
     eager: tuple[Accumulation, ...]
     between_graphs: tuple[Accumulation, ...]
+    movable: tuple[Movable, ...] = ()
 
 
 @dataclass
@@ -167,7 +168,8 @@ class RegionRun:
         if not self.eager.cotangents:
             return
         joint = [graph.joint.graph for graph in self.graphs if graph.joint is not None]
-        found = disagreements(self.tracked.eager, self.tracked.between_graphs, joint)
+        tracked = self.tracked
+        found = disagreements(tracked.eager, tracked.between_graphs, joint, tracked.movable)
         if found:
             lines = "\n".join(f"  {text}" for text in found)
             raise CheckError(f"{self._where}: gradients are not summed as in eager\n{lines}")

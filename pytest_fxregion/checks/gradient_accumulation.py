@@ -25,7 +25,7 @@ import torch.utils.checkpoint
 from torch import fx
 from torch.autograd.graph import get_gradient_edge
 
-from pytest_fxregion._torch import AutogradNode, size_hint
+from pytest_fxregion._torch import AutogradNode, base_of, size_hint
 from pytest_fxregion.passes.gradient_accumulation import reachable
 
 # What an addition looks like from outside: (dtype, shape).
@@ -53,6 +53,19 @@ class Accumulation:
         )
 
 
+@dataclass(frozen=True)
+class Movable:
+    """One addition that may be made at another value: at the base of a view that is returned.
+
+    AOTAutograd returns the base and takes the view anew, outside of the graph.  The caller's
+    gradient for the view is then added to the base's, not to what the view, or a view on the way
+    to it (``views``), receives inside.
+    """
+
+    views: tuple[Form, ...]
+    base: Form
+
+
 @dataclass
 class EagerAccumulations:
     """Records which gradients reach which value while the engine runs one backward."""
@@ -62,6 +75,7 @@ class EagerAccumulations:
     _arrivals: dict[tuple[AutogradNode, int], list[tuple[Form, str]]] = field(
         default_factory=lambda: defaultdict(list)
     )
+    _returned_views: list[tuple[list[tuple[AutogradNode, int]], Form]] = field(default_factory=list)
 
     def watch_call(self, names: Mapping[int, str], outputs: Iterable[Any]) -> None:
         """Hook the autograd graph of ``outputs``; call it before the backward from all of them.
@@ -69,11 +83,16 @@ class EagerAccumulations:
         ``names`` are those of the tensors that collect gradients, by identity.
         """
         self._names.update(names)
-        roots = [o for o in outputs if isinstance(o, torch.Tensor) and o.requires_grad]
+        roots = [o for o in outputs if isinstance(o, torch.Tensor) and _has_gradient_edge(o)]
         for output in roots:  # each starts with a gradient of its own
             edge = get_gradient_edge(output)
             arrival = ((output.dtype, tuple(output.shape)), "the caller, for an output")
             self._arrivals[edge.node, edge.output_nr].append(arrival)
+            base = base_of(output)
+            if base is not None and _has_gradient_edge(base):
+                end = get_gradient_edge(base)
+                path = _path((edge.node, edge.output_nr), (end.node, end.output_nr))
+                self._returned_views.append((path, (base.dtype, tuple(base.shape))))
         for node in reachable([o.grad_fn for o in roots if o.grad_fn is not None]):
             node.register_hook(self._record(node))
 
@@ -94,6 +113,13 @@ class EagerAccumulations:
             )
             for (target, _), arrivals in self._arrivals.items()
             if len(arrivals) > 1
+        )
+
+    def movable(self) -> tuple[Movable, ...]:
+        """Return the additions that a compiled call may make at the base of a returned view."""
+        return tuple(
+            Movable(tuple(self._arrivals[edge][0][0] for edge in path if edge in self._arrivals), b)
+            for path, b in self._returned_views
         )
 
     def _value_name(self, node: AutogradNode) -> str:
@@ -143,8 +169,12 @@ def disagreements(
     eager: Sequence[Accumulation],
     between_graphs: Sequence[Accumulation],
     joint_graphs: Sequence[fx.GraphModule],
+    movable: Sequence[Movable] = (),
 ) -> list[str]:
-    """Return, in words, each form of which eager and the compiled call add a different number."""
+    """Return, in words, each form of which eager and the compiled call add a different number.
+
+    An addition that is ``movable`` counts where the compiled call makes it.
+    """
     expected = Counter[Form]()
     for accumulation in eager:
         expected[accumulation.form] += len(accumulation.uses) - 1
@@ -156,6 +186,12 @@ def disagreements(
         for node in tagged_nodes(graph):
             made[_form(node)] += 1
             nodes[_form(node)].append(node.name)
+
+    for moved in movable:
+        view = next((v for v in moved.views if expected[v] > made[v]), None)
+        if view is not None and made[moved.base] > expected[moved.base]:
+            expected.subtract([view])
+            expected.update([moved.base])
 
     found = []
     for form in sorted(expected.keys() | made.keys(), key=_form_text):
@@ -186,6 +222,30 @@ def tagged_nodes(graph: fx.GraphModule) -> list[fx.Node]:
             assert isinstance(body, fx.GraphModule)
             found += tagged_nodes(body)
     return found
+
+
+def _path(start: tuple[AutogradNode, int], end: tuple[AutogradNode, int]) -> list[Any]:
+    """Return the edges from a view's to its base's, without the last; views have one source."""
+    path = []
+    edge: Any = start
+    while edge != end and edge[0] is not None:
+        path.append(edge)
+        following = edge[0].next_functions
+        edge = following[0] if following else (None, 0)
+    return path
+
+
+def _has_gradient_edge(output: torch.Tensor) -> bool:
+    """Whether the backward has something to start from.
+
+    A view that was taken under ``no_grad`` of what requires a gradient says that it does, too, and
+    has neither a ``grad_fn`` nor a node that collects its gradient.
+    """
+    if output.grad_fn is not None or not output.requires_grad:
+        return output.requires_grad
+    with torch.enable_grad():
+        view = output.view_as(output)
+    return view.grad_fn is not None and view.grad_fn.next_functions[0][0] is not None
 
 
 def source_line(frames: Sequence[str], root: Path | None) -> str | None:

@@ -69,6 +69,25 @@ def altered(run: RegionRun, change: Callable[[fx.Graph], None]) -> str:
     return "\n".join(disagreements(run.tracked.eager, run.tracked.between_graphs, [joint]))
 
 
+def test_a_gradient_may_be_added_at_the_base_of_a_view_that_is_returned() -> None:
+    # AOTAutograd takes the view anew outside of the graph.
+    def of_an_argument(x: Tensor) -> Any:
+        view = x.unsqueeze(0)
+        return view + view * 2, view
+
+    def of_a_view_of_an_intermediate(x: Tensor) -> Any:
+        hidden = x * 2
+        view = hidden.unsqueeze(0)
+        row = view[:, 0]
+        return hidden, view * 2, row, row * 3
+
+    for function in (of_an_argument, of_a_view_of_an_intermediate):
+        run = run_of(function, leaf(3, 4))
+        run.check_gradient_accumulation()
+        assert run.tracked.movable
+        assert disagreements(run.tracked.eager, run.tracked.between_graphs, [run.joint.graph])
+
+
 def test_clean_tags_pass(model_run: RegionRun) -> None:
     model_run.check_gradient_accumulation()
     assert sorted(len(a.uses) for a in model_run.tracked.eager) == [2, 3]
