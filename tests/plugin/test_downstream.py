@@ -1,4 +1,4 @@
-"""The wheel, installed into a fresh environment, serves a project that knows nothing of this tree."""
+"""The wheel, installed into a fresh environment, serves a project that knows nothing else of us."""
 
 from __future__ import annotations
 
