@@ -1,9 +1,30 @@
 """The suite's own settings: the plugin is tested through ``pytester``, as a user runs it."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 pytest_plugins = ["pytester"]
 
 # pytester gives each test a home of its own; the virtual device is built once for all of them.
 os.environ.setdefault("FXREGION_CACHE_DIR", str(Path.home() / ".cache" / "pytest-fxregion"))
+
+
+@pytest.fixture(autouse=True)
+def text_of_every_graph_agrees_with_torchs(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Hold the text of what a test compiled against ``print_readable``, once the test is over."""
+    if "fxregion" not in request.fixturenames:
+        yield
+        return
+    harness = request.getfixturevalue("fxregion")
+    yield
+    from tests.unit.readable.agreement import assert_agrees, without_tags
+
+    for run in harness.runs:
+        for graph in run.graphs:
+            for record in graph.stages():
+                assert_agrees(without_tags(record.graph))
+                for region in record.regions:
+                    assert_agrees(without_tags(region.body))

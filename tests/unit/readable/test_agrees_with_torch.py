@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import enum
 import math
@@ -26,27 +25,7 @@ from torch.utils.checkpoint import checkpoint
 
 from pytest_fxregion._torch import aot_autograd, default_partition, tree_leaves
 from pytest_fxregion.readable import print_readable
-from pytest_fxregion.readable.counters import Counters
-from pytest_fxregion.readable.symbols import stable_symbols
-
-
-def code_lines(text: str) -> list[str]:
-    """The lines of ``text`` that are neither blank nor a comment."""
-    lines = [line for line in text.splitlines() if line.strip()]
-    # torch names a graph that it traced from a lambda after it, which is no valid class name.
-    return [
-        line.replace("class <lambda>(", "class _lambda_(")
-        for line in lines
-        if not line.lstrip().startswith("#")
-    ]
-
-
-def assert_agrees(gm: fx.GraphModule) -> None:
-    ours = print_readable(gm, print_output=False)
-    ast.parse(ours)
-    torchs = gm.print_readable(print_output=False, include_stride=True, include_device=True)
-    # But for symbols that torch names by chance.
-    assert code_lines(ours) == code_lines(stable_symbols(gm, Counters())(torchs))
+from tests.unit.readable.agreement import assert_agrees, code_lines
 
 
 def graphs_of(fn: Callable[..., Any], *args: Any, dynamic: bool | None = None) -> list[Any]:
