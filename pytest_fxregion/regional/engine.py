@@ -23,7 +23,7 @@ from .annotation import Annotation, AnnotationReader, sources_of
 from .compile import PieceCompiler
 from .fingerprint import fingerprint
 from .membership import members
-from .planning import kind_of, plan
+from .planning import is_backward, kind_of, plan
 from .region import Region, RegionCall
 from .scoop import Piece, scoop
 from .splice import splice
@@ -110,10 +110,16 @@ class _Compilation:
             annotations = self._annotations[id(gm)]
             planned = plan(nodes, annotations)
             pieces = scoop(gm, nodes, planned.pieces, values)
+        in_backward = is_backward(nodes)
         with PieceCompiler() as compiler:
             calls = [
                 self._call(
-                    compiler, piece, annotations[piece.nodes[-1]], values.fake_mode, inner=inner
+                    compiler,
+                    piece,
+                    annotations[piece.nodes[-1]],
+                    values.fake_mode,
+                    inner=inner,
+                    in_backward=in_backward,
                 )
                 for piece in pieces
             ]
@@ -139,6 +145,7 @@ class _Compilation:
         mode: FakeTensorMode,
         *,
         inner: bool,
+        in_backward: bool,
     ) -> RegionCall:
         """Compile a piece, or take the artifact of an equal one."""
         if self._ambient is None:
@@ -149,6 +156,7 @@ class _Compilation:
             annotation,
             f"inductor_region_{len(self._regions)}",
             shared_with=self._first_with.get(key),
+            in_backward=in_backward,
         )
         self._first_with.setdefault(key, region.name)
         self._regions.append(region)
@@ -203,8 +211,10 @@ def _attributes(gm: GraphModule) -> list[str]:
     return list(dict.fromkeys(str(node.target) for node in gm.graph.find_nodes(op="get_attr")))
 
 
-def _describe(piece: Piece, annotation: Annotation, name: str, shared_with: str | None) -> Region:
-    kinds = {kind_of(node) for node in piece.nodes}
+def _describe(
+    piece: Piece, annotation: Annotation, name: str, *, shared_with: str | None, in_backward: bool
+) -> Region:
+    kinds = {kind_of(node, in_backward) for node in piece.nodes}
     return Region(
         name=name,
         label=annotation.label,

@@ -57,8 +57,9 @@ def _labels(
 ) -> list[int]:
     numbers: dict[Hashable, int] = {}
     labels = [UNLABELLED] * len(nodes)
+    in_backward = is_backward(nodes)
     for node, annotation in annotations.items():
-        key = (annotation.key, kind_of(node) == "recompute")
+        key = (annotation.key, kind_of(node, in_backward) == "recompute")
         labels[index[node]] = numbers.setdefault(key, len(numbers))
     for i in barriers:  # what changes how everything after it runs cannot be compiled
         labels[i] = UNLABELLED
@@ -81,10 +82,27 @@ def _units(nodes: Sequence[Node], annotations: Mapping[Node, Annotation]) -> lis
     return units
 
 
-def kind_of(node: Node) -> str:
-    """Return ``forward``, ``recompute`` or ``backward``; ``inference`` where no tag says."""
+def is_backward(nodes: Sequence[Node]) -> bool:
+    """Whether these are the nodes of a backward graph: gradients come in and nothing else goes out.
+
+    A joint graph takes gradients too, but the forward's results are among its outputs.
+    """
+    takes_gradients = any(
+        node.op == "placeholder" and node.meta.get("partitioner_tag") == "is_backward"
+        for node in nodes
+    )
+    return takes_gradients and not any(
+        result.meta.get("partitioner_tag") == "is_forward" for result in nodes[-1].all_input_nodes
+    )
+
+
+def kind_of(node: Node, in_backward: bool) -> str:
+    """Return ``forward``, ``recompute`` or ``backward``; ``inference`` where no tag says.
+
+    ``in_backward`` says that the node's graph is a backward: torch 2.11 does not mark the nodes.
+    """
     tag = node.meta.get("partitioner_tag")
-    if node.meta.get("autograd_backward"):
+    if in_backward or node.meta.get("autograd_backward"):
         return "recompute" if tag == "is_forward" else "backward"
     if tag is None:
         return "inference"
