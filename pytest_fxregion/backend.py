@@ -16,6 +16,7 @@ from pytest_fxregion._torch import aot_autograd
 from pytest_fxregion.capture.observer import Capture, GraphCapture
 from pytest_fxregion.capture.partitioning import partition
 from pytest_fxregion.capture.tracing import joint_graph_passes
+from pytest_fxregion.passes.common_subexpressions import merge_common_subexpressions
 from pytest_fxregion.regional import compile_regions
 
 Compiler = Callable[[fx.GraphModule, Sequence[Any]], Any]
@@ -54,26 +55,28 @@ def fxregion(graph: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[.
 
 def _compiler(stage: str, record: GraphCapture | None) -> Compiler:
     def compile_stage(graph: fx.GraphModule, example_inputs: Sequence[Any]) -> Any:
+        # Of forward and backward equal nodes have been merged in the joint graph.
+        merged = merge_common_subexpressions(graph) if stage == "inference" else 0
         compiled = compile_regions(graph, example_inputs)
         if record is not None:
-            record.compiled(stage, graph, compiled)
+            record.compiled(stage, graph, compiled, merged)
         return compiled.graph_module
 
     return compile_stage
 
 
 def _partitioner(record: GraphCapture | None) -> Callable[..., tuple[Any, Any]]:
-    if record is None:
-        return partition
-
-    def recorded_partition(
+    def merge_and_partition(
         joint_graph: fx.GraphModule, joint_inputs: Any, *, num_fwd_outputs: int, **rest: Any
     ) -> tuple[Any, Any]:
-        record.joint(joint_graph)
+        merged = merge_common_subexpressions(joint_graph)
+        if record is not None:
+            record.joint(joint_graph, merged)
         forward, backward = partition(
             joint_graph, joint_inputs, num_fwd_outputs=num_fwd_outputs, **rest
         )
-        record.partitioned(forward, num_fwd_outputs)
+        if record is not None:
+            record.partitioned(forward, num_fwd_outputs)
         return forward, backward
 
-    return recorded_partition
+    return merge_and_partition

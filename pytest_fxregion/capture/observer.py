@@ -37,8 +37,11 @@ class GraphCapture:
         self._records: dict[str, GraphRecord] = {}
         self._saved: tuple[SavedValue, ...] = ()
 
-    def joint(self, graph: fx.GraphModule) -> None:
-        """Record the joint graph as our passes left it, before it is partitioned."""
+    def joint(self, graph: fx.GraphModule, merged: int = 0) -> None:
+        """Record the joint graph as our passes left it, before it is partitioned.
+
+        ``merged`` is how many nodes it has fewer because an equal one is in it.
+        """
         copied = copy_graph(graph)
         self._records["joint"] = GraphRecord(
             stage="joint",
@@ -46,6 +49,7 @@ class GraphCapture:
             graph=copied,
             node_count=count_operations(graph),
             gradient_accumulations=gradient_accumulations(graph),
+            merged=merged,
             provenance=self._provenance,
         )
 
@@ -60,7 +64,9 @@ class GraphCapture:
             if isinstance(node, fx.Node)
         )
 
-    def compiled(self, stage: str, before: fx.GraphModule, compiled: RegionalGraph) -> None:
+    def compiled(
+        self, stage: str, before: fx.GraphModule, compiled: RegionalGraph, merged: int = 0
+    ) -> None:
         """Record a graph whose regions were compiled; ``before`` still has their nodes."""
         copied = copy_graph(compiled.graph_module)
         self._records[stage] = GraphRecord(
@@ -75,6 +81,7 @@ class GraphCapture:
             gradient_accumulations=gradient_accumulations(before),
             recomputed=recomputed(before) if stage == "backward" else (),
             saved_for_backward=self._saved if stage == "forward" else (),
+            merged=merged,
             provenance=self._provenance,
         )
 

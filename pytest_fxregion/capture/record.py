@@ -37,7 +37,8 @@ class GraphRecord:
     ``regions`` yet; in the others every region is one call in ``graph`` and has its own ``body``,
     whose text ``region_texts`` has by the region's name, and ``programs`` what Inductor generated.
     ``gradient_accumulations`` and ``recomputed`` are names of nodes of the graph before its regions
-    were scooped out.
+    were scooped out.  ``merged`` counts the nodes that were taken out of a joint or inference graph
+    because an equal one is in it.
     """
 
     stage: str
@@ -50,6 +51,7 @@ class GraphRecord:
     gradient_accumulations: tuple[str, ...] = ()
     recomputed: tuple[str, ...] = ()
     saved_for_backward: tuple[SavedValue, ...] = ()
+    merged: int = 0
     provenance: str = ""
 
     @property

@@ -83,22 +83,22 @@ class AnnotationReader:
                     f"did you mean {near[0]!r}?"
                 )
         configs = checked_configs(value.get(CONFIGS_KEY), source_of(node) or node.name)
-        config_key = frozenset((name, self._key(item)) for name, item in configs.items())
+        config_key = frozenset((name, self.key_of(item)) for name, item in configs.items())
         if REGION_KEY not in value:
             return Annotation((DEFAULT_LABEL, config_key), DEFAULT_LABEL, configs, config_key)
         region = value[REGION_KEY]
         label = _ADDRESS.sub("", repr(region))
-        return Annotation(("id", self._key(region), config_key), label, configs, config_key)
+        return Annotation(("id", self.key_of(region), config_key), label, configs, config_key)
 
-    def _key(self, value: object) -> Hashable:
+    def key_of(self, value: object) -> Hashable:
         """Make a hashable stand-in; 1, True and 1.0 have different ones."""
         kind = type(value).__qualname__
         if isinstance(value, (list, tuple)):
-            return (kind, *map(self._key, value))
+            return (kind, *map(self.key_of, value))
         if isinstance(value, Mapping):
-            return (kind, frozenset((self._key(k), self._key(v)) for k, v in value.items()))
+            return (kind, frozenset((self.key_of(k), self.key_of(v)) for k, v in value.items()))
         if isinstance(value, (set, frozenset)):
-            return (kind, frozenset(map(self._key, value)))
+            return (kind, frozenset(map(self.key_of, value)))
         try:
             hash(value)
         except TypeError:

@@ -140,8 +140,8 @@ def _writes_first_operand(name: str) -> bool:
 def _storage_edges(
     nodes: Sequence[Node], index: Mapping[Node, int], kinds: Mapping[object, str | None]
 ) -> list[tuple[int, int]]:
-    """Order the writers of each storage with its readers, storages found by :func:`_aliases`."""
-    alias = _aliases(nodes, index)
+    """Order the writers of each storage with its readers; see :func:`alias_classes`."""
+    alias = alias_classes(nodes, index)
     written = {alias[index[arg]] for node in nodes for arg in _writes(node, kinds)}
     last_write: dict[int, int] = {}
     reads: dict[int, list[int]] = {}
@@ -168,7 +168,7 @@ def _writes(node: Node, kinds: Mapping[object, str | None]) -> list[Node]:
     return written_arguments(node) if node.op in ("call_function", "call_method") else []
 
 
-def _aliases(nodes: Sequence[Node], index: Mapping[Node, int]) -> list[int]:
+def alias_classes(nodes: Sequence[Node], index: Mapping[Node, int]) -> list[int]:
     """Number the nodes, equally where they may share storage (union-find)."""
     parent = list(range(len(nodes)))
 
