@@ -14,7 +14,7 @@ BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 STAMP := $(VENV)/.installed-$(or $(TORCH),$(TORCH_DEFAULT))
 
-.PHONY: help demo test lint format compat gpu-check clean
+.PHONY: help demo test lint format compat gpu-check docs clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -45,8 +45,17 @@ compat: ## run the suite with another torch, as in `make compat TORCH=2.14.1`
 gpu-check: $(STAMP) ## on a GPU: run the tests on it and on the virtual device, and compare
 	$(BIN)/python scripts/gpu_check.py
 
+docs: .venv-docs/.installed ## build the documentation's pages into site/
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --quiet
+	@echo "== open site/index.html"
+
+.venv-docs/.installed: docs/requirements.txt
+	$(PYTHON) -m venv .venv-docs
+	.venv-docs/bin/pip install --quiet --disable-pip-version-check --requirement docs/requirements.txt
+	@touch $@
+
 clean: ## remove the environments and what tests leave behind
-	rm -rf .venv .venv-torch-* fxregion-artifacts .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-torch-* .venv-docs site fxregion-artifacts .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(STAMP): pyproject.toml $(CONSTRAINTS) scripts/install.sh
 	@echo "== environment in $(VENV), torch $(or $(TORCH),$(TORCH_DEFAULT))"
