@@ -30,7 +30,8 @@ class Options:
     new values are recorded for; ``artifacts`` is where failing runs leave new values;
     ``command`` repeats the options of this run in a command; ``strict`` makes
     our warnings errors; ``show`` prints graphs and
-    numbers; ``compile_kernels`` compiles Triton kernels to machine code.
+    numbers; ``compile_kernels`` compiles Triton kernels to machine code; ``report`` is the HTML
+    page to write.
     """
 
     active: bool
@@ -45,6 +46,7 @@ class Options:
     compile_kernels: bool
     snapshot_dir: Path
     artifacts: Path
+    report: Path | None
     command: tuple[str, ...]
 
 
@@ -105,7 +107,14 @@ _OPTIONS = (
         "fxregion-artifacts",
         "DIR",
     ),
+    _Option(
+        "fxregion_report", "write an HTML page of the run to this file, from rootdir", "", "PATH"
+    ),
 )
+
+
+# Options that change what is shown of a run, and nothing of what it does.
+_SHOWING = ("fxregion_show", "fxregion_report")
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -122,7 +131,7 @@ def add_options(parser: pytest.Parser) -> None:
                 default=None,
                 dest=option.name,
                 metavar=option.metavar,
-                help=f"{option.help} (default: {option.default})",
+                help=f"{option.help} (default: {option.default or 'none'})",
             )
         kind: Literal["string", "bool"] = "bool" if option.metavar is None else "string"
         described = f"ini twin of {option.flag}: {option.help}"
@@ -146,6 +155,7 @@ def read_options(config: pytest.Config, command_line: argparse.Namespace) -> Opt
         compile_kernels=_switch("fxregion_compile_kernels", value["fxregion_compile_kernels"]),
         snapshot_dir=root / value["fxregion_snapshot_dir"],
         artifacts=root / value["fxregion_artifacts"],
+        report=root / value["fxregion_report"] if value["fxregion_report"] else None,
         command=_command(command_line),
     )
 
@@ -174,7 +184,7 @@ def _command(command_line: argparse.Namespace) -> tuple[str, ...]:
     return tuple(
         option.flag if option.metavar is None else f"{option.flag}={value}"
         for option, value in given
-        if value not in (None, False) and option.name != "fxregion_show"
+        if value not in (None, False) and option.name not in _SHOWING
     )
 
 

@@ -126,13 +126,20 @@ def pytest_terminal_summary(
     if not active(config):
         return
     from pytest_fxregion.report import candidates
+    from pytest_fxregion.report.page import gather
     from pytest_fxregion.report.terminal import write_summary
     from pytest_fxregion.snapshots.session import summary_lines
 
     device = fxregion_session.of(config).device
     assert device is not None
     write_summary(
-        terminalreporter, device.label, [*summary_lines(config), *candidates.summary_lines(config)]
+        terminalreporter,
+        device.label,
+        [
+            *summary_lines(config),
+            *candidates.summary_lines(config),
+            *gather.summary_lines(config),
+        ],
     )
 
 

@@ -1,6 +1,7 @@
 """What one pytest run is about: its options and its device.  The functions that the hooks call.
 
-Nothing here imports torch; the harness does, when the first fxregion test asks for it.
+Nothing here imports torch; the harness does, when the first fxregion test asks for it.  What only
+an active run needs is imported by the function that needs it: every other run would pay for it.
 """
 
 from __future__ import annotations
@@ -16,17 +17,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_fxregion import device, torch_version
 from pytest_fxregion.collection import REASON, is_fxregion_test
-from pytest_fxregion.device import Device
 from pytest_fxregion.errors import CheckError, DeviceError, FxRegionError, OptionError
 from pytest_fxregion.options import DEVICES, Options, read_options
 
 if TYPE_CHECKING:
     from syrupy.assertion import SnapshotAssertion
 
+    from pytest_fxregion.device import Device
     from pytest_fxregion.harness import FxRegion
-    from pytest_fxregion.run import SnapshotCheck
+    from pytest_fxregion.run import RegionRun, SnapshotCheck
     from pytest_fxregion.snapshots.document import Document
 
 PROPERTY = "fxregion"
@@ -64,16 +64,21 @@ def prepare(config: pytest.Config) -> None:
     """Choose the device as early as can be, and load what must be there before torch is."""
     with _usage_errors():
         options = read_options(config, config.known_args_namespace)
-        if options.active:
-            torch_version.require()
-        chosen = device.choose(options) if options.active else None
-        if chosen is not None:
-            device.load(
-                chosen,
-                runs_tests=not _is_xdist_controller(config.known_args_namespace),
-                progress=_announcer(config),
-            )
+        chosen = _loaded(config, options) if options.active else None
     config.stash[_SESSION] = Session(options, chosen)
+
+
+def _loaded(config: pytest.Config, options: Options) -> Device:
+    from pytest_fxregion import device, torch_version
+
+    torch_version.require()
+    chosen = device.choose(options)
+    device.load(
+        chosen,
+        runs_tests=not _is_xdist_controller(config.known_args_namespace),
+        progress=_announcer(config),
+    )
+    return chosen
 
 
 def configure(config: pytest.Config) -> None:
@@ -84,6 +89,7 @@ def configure(config: pytest.Config) -> None:
     current = of(config)
     if current.device is None:
         return
+    from pytest_fxregion import torch_version
     from pytest_fxregion.report import candidates
     from pytest_fxregion.snapshots import session as snapshots
 
@@ -100,6 +106,15 @@ def configure(config: pytest.Config) -> None:
             command_options=current.options.command,
         )
     candidates.configure(config, torch_version=torch_version.installed())
+    if current.options.report is not None:
+        from pytest_fxregion.report.page import gather
+
+        gather.configure(
+            config,
+            current.options.report,
+            torch_version=torch_version.installed(),
+            device=current.device.label,
+        )
 
 
 def of(config: pytest.Config) -> Session:
@@ -117,6 +132,8 @@ def header(config: pytest.Config) -> list[str]:
     current = of(config)
     if current.device is None:
         return []
+    from pytest_fxregion import torch_version
+
     folder = current.options.snapshot_dir
     shown = (
         folder.relative_to(config.rootpath) if folder.is_relative_to(config.rootpath) else folder
@@ -198,6 +215,7 @@ def harness(request: pytest.FixtureRequest) -> Iterator[FxRegion]:
         if settings.gpu and not chosen.is_gpu:
             raise DeviceError(f"{request.node.nodeid} needs a GPU: {_why_no_gpu(current)}")
 
+    from pytest_fxregion import device
     from pytest_fxregion.harness import FxRegion
 
     with ExitStack() as scope:
@@ -214,6 +232,7 @@ def harness(request: pytest.FixtureRequest) -> Iterator[FxRegion]:
             tolerance=settings.tolerance,
             strict=current.options.strict,
             machine_code=current.options.compile_kernels,
+            artifacts=current.options.artifacts,
         )
         request.node.stash[_HARNESS] = made
         with made.seeded():
@@ -234,11 +253,16 @@ def snapshot_assertion(request: pytest.FixtureRequest) -> SnapshotAssertion:
         )
 
 
+def runs_of(item: pytest.Item) -> list[RegionRun]:
+    """Return the runs of a test, in order."""
+    return item.stash[_HARNESS].runs if _HARNESS in item.stash else []
+
+
 def add_properties(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
     """Attach the figures of a test's runs to its report; they cross to xdist's controller there."""
-    if call.when != "call" or _HARNESS not in item.stash:
+    if call.when != "call":
         return
-    for run in item.stash[_HARNESS].runs:
+    for run in runs_of(item):
         item.user_properties.append((PROPERTY, json.dumps(run.summary(), sort_keys=True)))
         if of(item.config).options.show:
             item.add_report_section("call", SHOWN, run.report())
@@ -272,6 +296,8 @@ def _device_of(item: pytest.Item) -> Device:
             f"{item.nodeid} runs on the virtual device, which has to be there before torch is: "
             "give --fxregion-device=virtual"
         )
+    from pytest_fxregion import device
+
     return device.choose(replace(current.options, device=asked))
 
 
@@ -288,12 +314,16 @@ def _snapshot_check(assertion: SnapshotAssertion) -> SnapshotCheck:
 
 
 def _provenance(chosen: Device) -> str:
+    from pytest_fxregion import torch_version
+
     return f"torch {torch_version.installed()} | {chosen.label}"
 
 
 def _why_no_gpu(current: Session) -> str:
     if current.device is not None and current.device.is_gpu:
         return "the test runs on another device"
+    from pytest_fxregion import device
+
     return (
         device.why_no_gpu() or f"the tests run on {current.device.label if current.device else ''}"
     )

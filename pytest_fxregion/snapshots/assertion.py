@@ -54,6 +54,21 @@ class Comparison:
         return self.outcome in {"matched", "created", "updated"}
 
 
+_FAILED = pytest.StashKey[Comparison]()
+
+
+def failed_comparison(item: pytest.Item, call: pytest.CallInfo[None]) -> Comparison | None:
+    """Return the comparison that a test failed by; None if it failed by something else, or not.
+
+    A comparison that was asked to differ, or whose failure the test caught, is not what it failed
+    by.
+    """
+    comparison = item.stash.get(_FAILED, None)
+    if comparison is None or call.excinfo is None:
+        return None
+    return comparison if comparison.text in str(call.excinfo.value) else None
+
+
 class RegionSnapshot(SnapshotAssertion):
     """syrupy's assertion, whose comparison fails by itself with the whole text.
 
@@ -107,7 +122,8 @@ def compare(
 
     def failed(outcome: Outcome, *lines: str, stored: Document | None = None) -> Comparison:
         text = "\n".join([*lines, *_how_to_accept(item, settings)])
-        return Comparison(outcome, path, text, stored, document)
+        item.stash[_FAILED] = Comparison(outcome, path, text, stored, document)
+        return item.stash[_FAILED]
 
     key = names.clash_key(record.place.folder, stem_of(record.place, position))
     claim = (position, write_document(document))

@@ -45,6 +45,7 @@ def test_without_options_nothing_is_active() -> None:
     )
     assert found.snapshot_dir == ROOT / "snapshots"
     assert found.artifacts == ROOT / "fxregion-artifacts"
+    assert found.report is None
     assert found.command == ()
 
 
@@ -77,6 +78,7 @@ def test_without_options_nothing_is_active() -> None:
             ROOT / "a/b",
         ),
         ("--fxregion-artifacts=/x", {"fxregion_artifacts": "/x"}, "artifacts", Path("/x")),
+        ("--fxregion-report=a.html", {"fxregion_report": "a.html"}, "report", ROOT / "a.html"),
     ],
 )
 def test_each_option_has_an_ini_twin(

@@ -1,0 +1,100 @@
+"""The page's data: what is listed first, what each entry says, what a failed test's is."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_fxregion.report.page.difference import difference
+from pytest_fxregion.report.page.model import Test, finite
+from tests.unit.report.page.data import BLOCK_RUN, page_of, passed
+from tests.unit.snapshots.texts import BLOCK, edited
+
+ACCEPT = "pytest tests/test_block.py::test_block --fxregion --snapshot-update"
+
+CHANGED = {
+    "path": "snapshots/test_block/test_block.fx.txt",
+    **difference(
+        BLOCK, edited(BLOCK, {"joint": (("        # region: 0\n        add:", "        add:"),)})
+    ),
+}
+
+
+def test_what_failed_is_listed_first_and_then_by_name() -> None:
+    tests = [
+        passed("test_b.py::test_b"),
+        Test.of("test_z.py::test_z", ["passed", "failed"], "E  wrong", [], None),
+        passed("test_a.py::test_a"),
+        Test.of("test_y.py::test_y", ["error"], "no such fixture", [], None),
+    ]
+    names = [entry["nodeid"][-1] for entry in page_of(*tests).index()["tests"]]
+    assert names == ["y", "z", "a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "outcome"),
+    [
+        (["passed", "passed", "passed"], "passed"),
+        (["passed", "failed", "passed"], "failed"),
+        (["passed", "passed", "error"], "error"),
+        (["skipped", "passed"], "skipped"),
+        (["passed", "xfailed", "passed"], "xfailed"),
+        (["passed", "xpassed", "passed"], "xpassed"),
+    ],
+)
+def test_a_tests_outcome_is_its_worst_phase(outcomes: list[str], outcome: str) -> None:
+    assert Test.of("test_a.py::test_a", outcomes, "", [], None).outcome == outcome
+
+
+def test_an_entry_says_what_is_searched_and_filtered_by() -> None:
+    entry = passed().entry()
+    assert entry["devices"] == ["cuda:0, virtual h100 (no GPU)"]
+    assert entry["regions"] == ["0"]
+    assert entry["operators"] == [
+        f"aten.{op}" for op in ("add.Tensor", "cos.default", "mul.Tensor", "sin.default")
+    ]
+
+
+def test_the_headline_of_a_changed_snapshot_is_its_first_words() -> None:
+    test = Test.of("test_a.py::test_a", ["failed"], "…", [BLOCK_RUN], CHANGED)
+    assert test.headline == "`add` in joint left region 0"
+
+
+@pytest.mark.parametrize(
+    ("text", "headline"),
+    [
+        (
+            "    def test():\n>       assert 1 == 2\nE       assert 1 == 2\n\ntest_a.py:3",
+            "assert 1 == 2",
+        ),
+        (
+            "test_a.py:9: run.check()\ntest_a.py::test_a: gradients are not summed\n  w: 2",
+            "test_a.py::test_a: gradients are not summed",
+        ),
+        ("needs a GPU: none is there", "needs a GPU: none is there"),
+        ("", ""),
+    ],
+)
+def test_the_headline_of_another_failure_is_what_went_wrong(text: str, headline: str) -> None:
+    assert Test.of("test_a.py::test_a", ["failed"], text, [], None).headline == headline
+
+
+def test_the_command_that_accepts_is_the_one_at_the_end() -> None:
+    text = f"differs\n\nTo accept what was compiled now, run:\n{ACCEPT}"
+    assert Test.of("test_a.py::test_a", ["failed"], text, [], None).command == ACCEPT
+    assert Test.of("test_a.py::test_a", ["failed"], "E  wrong", [], None).command == ""
+
+
+def test_a_difference_is_not_shown_of_a_test_that_passed_at_last() -> None:
+    assert Test.of("test_a.py::test_a", ["passed"], "", [], CHANGED).difference is None
+
+
+def test_outcomes_are_counted_worst_first() -> None:
+    page = page_of(passed(), passed("b"), Test.of("c", ["failed"], "", [], None))
+    assert list(page.index()["counts"].items()) == [("failed", 1), ("passed", 2)]
+
+
+def test_numbers_that_json_does_not_have_are_text() -> None:
+    assert finite({"a": [float("nan"), 1.0], "b": float("-inf")}) == {
+        "a": ["nan", 1.0],
+        "b": "-inf",
+    }
