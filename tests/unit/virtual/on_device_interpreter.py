@@ -3,6 +3,7 @@
 # mypy: disable-error-code="untyped-decorator, no-untyped-def"
 
 import math
+import warnings
 from typing import Any
 
 import numpy as np
@@ -248,6 +249,17 @@ def test_libdevice_bit_functions() -> None:
     assert _call("__nv_ffs", x, result=ints).tolist() == [b[::-1].find("1") + 1 for b in bits]
     reversed_bits = [int(b[::-1], 2) for b in bits]
     assert _call("__nv_brev", x, result=np.uint32).to(torch.int64).tolist() == reversed_bits
+
+
+@pytest.mark.parametrize("name", ["__nv_exp", "__nv_hypot", "__nv_yn"])
+def test_libdevice_takes_values_that_are_broadcast(name: str) -> None:
+    value = np.broadcast_to(np.array([2.0]), (4,))
+    arguments = {"__nv_exp": [value], "__nv_yn": [np.full(4, 2), value]}.get(name, [value, value])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        out = supplied.call(name, arguments, np.dtype(np.float64))
+    assert out.shape == (4,)
+    assert len(set(out.tolist())) == 1
 
 
 def test_an_unknown_libdevice_function_is_named() -> None:

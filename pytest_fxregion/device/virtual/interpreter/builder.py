@@ -27,6 +27,7 @@ from pytest_fxregion.device.virtual.interpreter import libdevice
 from pytest_fxregion.device.virtual.interpreter.inline_assembly import run_assembly
 from pytest_fxregion.device.virtual.interpreter.memory import Memory
 from pytest_fxregion.device.virtual.interpreter.number_formats import (
+    as_tensor,
     decode,
     encode,
     is_encoded,
@@ -360,7 +361,7 @@ def _torch_unary(name: str) -> Callable[[Array], Array]:
     function = getattr(torch, name)
 
     def apply(values: Array) -> Array:
-        result: Array = function(torch.from_numpy(np.ascontiguousarray(values))).numpy()
+        result: Array = function(as_tensor(values)).numpy()
         return result
 
     return apply

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from pytest_fxregion.device.virtual.interpreter.number_formats import saturated
+from pytest_fxregion.device.virtual.interpreter.number_formats import as_tensor, saturated
 from pytest_fxregion.errors import DeviceError
 
 Array = npt.NDArray[Any]
@@ -60,7 +60,7 @@ def find(symbol: str) -> Function | None:
 
 def _on_torch(function: Callable[..., torch.Tensor]) -> Function:
     def apply(*arrays: Array) -> torch.Tensor:
-        return function(*(torch.from_numpy(np.ascontiguousarray(a)) for a in arrays))
+        return function(*map(as_tensor, arrays))
 
     return apply
 
@@ -69,8 +69,7 @@ def _wide(function: Callable[..., torch.Tensor]) -> Function:
     """Compute in float64 and round once: for formulas that would lose bits in float32."""
 
     def apply(*arrays: Array) -> torch.Tensor:
-        wide = (torch.from_numpy(np.asarray(a, dtype=np.float64)) for a in arrays)
-        return function(*wide)
+        return function(*(as_tensor(a, np.float64) for a in arrays))
 
     return apply
 
@@ -136,7 +135,7 @@ def _recurrence(order_zero: Function, order_one: Function) -> Function:
     """
 
     def apply(order: Array, x: Array) -> Array:
-        wide = torch.from_numpy(np.asarray(x, dtype=np.float64))
+        wide = as_tensor(x, np.float64)
         before, now = order_zero(wide).numpy(), order_one(wide).numpy()
         out: Array = np.where(order == 0, before, now)
         for n in range(1, int(np.max(order, initial=1))):

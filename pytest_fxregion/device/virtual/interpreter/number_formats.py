@@ -132,9 +132,14 @@ def _to_float8(values: Array, scalar: Any) -> Array:
         return bits
     target = _FLOAT8[scalar]
     largest = torch.finfo(target).max
-    tensor = torch.from_numpy(np.ascontiguousarray(values)).clamp(-largest, largest)
+    tensor = as_tensor(values).clamp(-largest, largest)
     encoded: Array = tensor.to(target).view(torch.uint8).numpy()
     return encoded
+
+
+def as_tensor(values: Array, dtype: type | None = None) -> torch.Tensor:
+    """Return the array as a tensor; a copy where torch cannot share it, as of a broadcast value."""
+    return torch.from_numpy(np.require(values, dtype, ["C", "W"]))
 
 
 def saturated(values: Array, dtype: np.dtype[Any]) -> Array:
