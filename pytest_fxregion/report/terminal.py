@@ -34,12 +34,12 @@ def write_summary(reporter: pytest.TerminalReporter, device: str, notes: Iterabl
             continue  # pytest has shown it below the failure
         for title, content in report.sections:
             if report.when == "call" and SHOWN in title:
-                reporter.section(report.nodeid, sep="-")
+                reporter.write_sep("-", report.nodeid)
                 reporter.write_line(content)
     missing = not_run_for_want_of_a_gpu(reports)
     lines = [*summary_table(reports), *spilling(reports), *([missing] if missing else []), *notes]
     if lines:
-        reporter.section(f"fxregion on {device}", sep="-")
+        reporter.write_sep("-", f"fxregion on {device}")
         for line in lines:
             reporter.write_line(line)
 

@@ -43,6 +43,12 @@ def obey_permissions() -> None:
     ctypes.CDLL(None).prctl(drop_from_bounding_set, dac_override)
 
 
+def obey_as_in_a_terminal() -> None:
+    """Run in the child before ``exec``: obey permissions, and SIGINT as background jobs do not."""
+    obey_permissions()
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Project:
     """A folder with tests and snapshots."""
 
@@ -99,7 +105,7 @@ class Project:
             [*command, "-n2"] if xdist else command,
             cwd=self.root,
             env={**kept, **SETTINGS, **environment},
-            preexec_fn=obey_permissions,
+            preexec_fn=obey_as_in_a_terminal,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             encoding="utf-8",
