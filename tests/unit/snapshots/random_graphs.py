@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from random import Random
 
-from pytest_fxregion.snapshots.graph import GRADIENT_ACCUMULATION, HOLE, RECOMPUTE, REGION, Node
+from pytest_fxregion.snapshots.graph import (
+    AC_GRAPH,
+    GRADIENT_ACCUMULATION,
+    HOLE,
+    RECOMPUTE,
+    REGION,
+    Node,
+)
 
 UNARY = ("sin", "cos", "exp", "neg", "relu", "clone")
 BINARY = ("add", "mul", "sub", "mm", "maximum")
@@ -103,6 +111,24 @@ def ambiguous(node: Node, nodes: list[Node], uses: dict[str, list[Node]]) -> boo
     return any(n.name in kin and n.target == node.target for n in nodes if n is not node)
 
 
+OTHER_TYPE: dict[str, Callable[[str], tuple[str, str]]] = {
+    "dtype": lambda text: (text.partition("[")[0], "f16"),
+    "shape": lambda text: (text[text.index("[") : text.index("]") + 1], "[16]"),
+    "stride": lambda text: (text[text.rindex("[") : text.rindex("]") + 1], "[7]"),
+    "device": lambda text: (text.rpartition("]")[2], "cpu"),
+}
+
+
+def _crossed(node: Node, nodes: list[Node], at: int) -> list[Node]:
+    """Return the calls right behind a node that it could as well stand behind."""
+    crossed: list[Node] = []
+    for other in nodes[at + 1 : at + 6]:
+        if other.op != "call" or node.name in other.inputs:
+            break
+        crossed.append(other)
+    return crossed
+
+
 @dataclass(frozen=True)
 class Edit:
     """What was done, as the diff should tell it: kind, name of the node, before and after."""
@@ -137,7 +163,7 @@ def edit(
     kind = rng.choice(
         (
             *("recompute", "region", "dtype", "added", "removed", "replaced", "arguments"),
-            *("acc", "order"),
+            *("acc", "order", "shape", "stride", "device", "tag", "checkpointed", "moved"),
         )
     )
     at = nodes.index(node)
@@ -177,12 +203,29 @@ def edit(
         first, second = node.inputs
         turned = replace(node, inputs=(second, first), args=f"{second}, {first}")
         return swap(turned), Edit(kind, node.name, "", "")
-    if kind == "dtype":
-        before = node.type.partition("[")[0]
-        after = "f16"
-        return swap(replace(node, type=after + node.type[len(before) :])), Edit(
+    if kind in OTHER_TYPE:
+        before, after = OTHER_TYPE[kind](node.type)
+        if before == after:
+            return nodes, None
+        return swap(replace(node, type=node.type.replace(before, after, 1))), Edit(
             kind, node.name, before, after
         )
+    if kind == "tag":
+        new = replace(node, tags=tagged("stage", str(serial)))
+        return swap(new), Edit(kind, node.name, "stage: none", f"stage: {serial}")
+    if kind == "checkpointed":
+        if node.tag(RECOMPUTE) is not None:
+            return nodes, None
+        new = replace(node, tags=(*node.tags, (AC_GRAPH, str(serial)), (RECOMPUTE, "MUST_SAVE")))
+        return swap(new), Edit(kind, node.name, "", "MUST_SAVE")
+    if kind == "moved":
+        crossed = _crossed(node, nodes, at)
+        if len(crossed) < 2 or spared & {n.name for n in crossed} or ambiguous(node, nodes, uses):
+            return nodes, None  # of two that change places either may be the one that moved
+        spared |= {n.name for n in crossed}
+        rest = [n for n in nodes if n is not node]
+        after_them = rest.index(crossed[-1]) + 1
+        return [*rest[:after_them], node, *rest[after_them:]], Edit(kind, node.name, "", "")
     if kind == "arguments":
         new = replace(node, literal=node.literal + ", 7", args=node.args + ", 7")
         return swap(new), Edit(kind, node.name, node.args, new.args)

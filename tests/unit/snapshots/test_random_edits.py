@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from random import Random
 
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from pytest_fxregion.snapshots.changes import compare_graphs
-from pytest_fxregion.snapshots.graph import Graph
+from pytest_fxregion.snapshots.graph import REGION, Graph, Node
 from tests.unit.snapshots.random_graphs import Edit, edit, random_graph, random_sum, renamed
 
 # Names are changed on purpose, and an edit of the order of nodes is none of these.
@@ -64,6 +66,53 @@ def test_a_sum_in_another_order_is_one_change(seed: int, terms: int) -> None:
     assert {change.kind for change in changes} <= {"order", "moved", "renumbered"}
     orders = [change.subject for change in changes if change.kind == "order"]
     assert orders in ([], ["add_2"])
+
+
+GROUPS = {
+    # What becomes of groups 0 and 1, and how that is told: kind of change, before, after.
+    "renamed": (lambda group, _: "9" if group == "0" else group, [("0", "9")]),
+    "split": (lambda group, k: "89"[k % 2] if group == "0" else group, [("0", "8, 9")]),
+    "merged": (lambda group, _: "9" if group in ("0", "1") else group, [("0, 1", "9")]),
+    "vanished": (lambda group, _: "" if group == "0" else group, [("0", "")]),
+    "appeared": (lambda group, _: group or "9", [("", "9")]),
+}
+
+
+@pytest.mark.parametrize("what", GROUPS)
+@pytest.mark.parametrize("of", ["region", "piece"])
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 2**32))
+def test_what_becomes_of_a_whole_group_is_one_change(what: str, of: str, seed: int) -> None:
+    rng = Random(seed)
+    become, told = GROUPS[what]
+    plain = random_graph(rng, 40)
+    groups = {node.name: rng.choice(("0", "1", "")) for node in plain if node.op == "call"}
+    members = [name for name, group in groups.items() if group == "0"]
+    assume(len(members) > 1 and {"1", ""} <= set(groups.values()))
+    numbers = {name: k for k, name in enumerate(members)}
+    old = [grouped(node, of, groups.get(node.name, "")) for node in plain]
+    new = [
+        grouped(node, of, become(groups[node.name], numbers.get(node.name, 0)))
+        if node.name in groups
+        else node
+        for node in plain
+    ]
+    changes = compare_graphs("joint", Graph("G", tuple(old)), Graph("G", tuple(new))).changes
+    found = [(change.kind, _sorted(change.before), _sorted(change.after)) for change in changes]
+    # Pieces are numbered as they come, so that another name alone is none.
+    expected = [] if (what, of) == ("renamed", "piece") else [(of, *sides) for sides in told]
+    assert found == expected
+
+
+def grouped(node: Node, of: str, group: str) -> Node:
+    if of == "piece":
+        return replace(node, piece=group)
+    tags = [tag for tag in node.tags if tag[0] != REGION]
+    return replace(node, tags=((REGION, group), *tags) if group else tuple(tags))
+
+
+def _sorted(names: str) -> str:
+    return ", ".join(sorted(names.split(", ")))
 
 
 def _sides(kind: str, before: str, after: str) -> tuple[str, str]:
