@@ -76,7 +76,7 @@ def _partitioner(record: GraphCapture | None) -> Callable[..., tuple[Any, Any]]:
             joint_graph, joint_inputs, num_fwd_outputs=num_fwd_outputs, **rest
         )
         if record is not None:
-            record.partitioned(forward, num_fwd_outputs)
+            record.partitioned(forward, backward, num_fwd_outputs)
         return forward, backward
 
     return merge_and_partition

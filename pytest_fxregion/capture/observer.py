@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import fx
 
-from pytest_fxregion._torch import generated_source, size_hint, untyped_size
+from pytest_fxregion._torch import OpOverload, generated_source, size_hint, untyped_size
 from pytest_fxregion.capture.record import Compilation, CompiledGraph, GraphRecord, SavedValue
 from pytest_fxregion.kernels.source import Program, read_program
 from pytest_fxregion.passes.metadata import BACKWARD, SIDE
@@ -24,6 +25,8 @@ from pytest_fxregion.readable.counters import Counters
 from pytest_fxregion.readable.symbols import stable_symbols
 from pytest_fxregion.readable.types import annotation_text
 from pytest_fxregion.regional import RegionalGraph
+from pytest_fxregion.regional.annotation import source_of
+from pytest_fxregion.regional.effects import may_alias
 from pytest_fxregion.regional.region import RegionCall
 
 
@@ -36,6 +39,7 @@ class GraphCapture:
         self._counters = Counters()
         self._records: dict[str, GraphRecord] = {}
         self._saved: tuple[SavedValue, ...] = ()
+        self._recomputed: dict[str, int] = {}
 
     def joint(self, graph: fx.GraphModule, merged: int = 0) -> None:
         """Record the joint graph as our passes left it, before it is partitioned.
@@ -53,16 +57,19 @@ class GraphCapture:
             provenance=self._provenance,
         )
 
-    def partitioned(self, forward: fx.GraphModule, num_forward_outputs: int) -> None:
-        """Note which outputs of ``forward`` are there only for the backward."""
+    def partitioned(
+        self, forward: fx.GraphModule, backward: fx.GraphModule, num_forward_outputs: int
+    ) -> None:
+        """Note what the backward is handed by the forward, and what it computes again."""
         (outputs,) = forward.graph.output_node().args
         assert isinstance(outputs, (tuple, list))
         rename = stable_symbols(forward, self._counters)
         self._saved = tuple(
-            saved_value(node, rename)
+            saved_value(node, rename, self._root)
             for node in outputs[num_forward_outputs:]
             if isinstance(node, fx.Node)
         )
+        self._recomputed = recomputed(backward)
 
     def compiled(
         self, stage: str, before: fx.GraphModule, compiled: RegionalGraph, merged: int = 0
@@ -79,11 +86,16 @@ class GraphCapture:
             # Each counts for itself, so that equal bodies of different layers have one text.
             region_texts={r.name: render(r.body, root=self._root) for r in compiled.regions},
             gradient_accumulations=gradient_accumulations(before),
-            recomputed=recomputed(before) if stage == "backward" else (),
-            saved_for_backward=self._saved if stage == "forward" else (),
+            recomputed={} if stage == "inference" else self._recomputed,
+            saved_for_backward=self._saved_by(compiled) if stage == "forward" else (),
             merged=merged,
             provenance=self._provenance,
         )
+
+    def _saved_by(self, forward: RegionalGraph) -> tuple[SavedValue, ...]:
+        """Return the saved values, each with the region that computes it."""
+        home = {name: region.name for region in forward.regions for name in region.outputs}
+        return tuple(replace(value, region=home.get(value.name)) for value in self._saved)
 
     def result(self) -> CompiledGraph:
         """Return what has been recorded."""
@@ -162,18 +174,47 @@ def gradient_accumulations(graph_module: fx.GraphModule) -> tuple[str, ...]:
     return tuple(node.name for node in graph_module.graph.nodes if node.meta.get("is_gradient_acc"))
 
 
-def recomputed(backward: fx.GraphModule) -> tuple[str, ...]:
-    """Return the names of the forward's operations that the backward computes again."""
-    return tuple(
-        node.name
+def recomputed(backward: fx.GraphModule) -> dict[str, int]:
+    """Return the forward's operations that the backward computes again: their bytes, by name.
+
+    A view has none of its own.
+    """
+    return {
+        node.name: 0 if _is_view(node) else size_hint(_size_of(node))
         for node in backward.graph.nodes
         if node.op == "call_function" and node.meta.get(SIDE, BACKWARD) != BACKWARD
+    }
+
+
+def saved_value(
+    node: fx.Node, rename: Callable[[str], str] = str, root: Path | None = None
+) -> SavedValue:
+    """Describe a value that the forward returns for the backward's sake; symbols are renamed."""
+    size = _size_of(node)
+    text = rename(annotation_text(node.meta) or "?")
+    return SavedValue(
+        name=node.name,
+        type=text,
+        size=rename(str(size)),
+        nbytes=size_hint(size),
+        is_input=node.op == "placeholder",
+        source=_relative(source_of(node), root),
     )
 
 
-def saved_value(node: fx.Node, rename: Callable[[str], str] = str) -> SavedValue:
-    """Describe a value that the forward returns for the backward's sake; symbols are renamed."""
+def _size_of(node: fx.Node) -> int | torch.SymInt:
+    """Return the bytes of a node's value; those of a container's items count with the items."""
     value: Any = node.meta.get("val")
-    size = untyped_size(value) if isinstance(value, torch.Tensor) else 8
-    text = rename(annotation_text(node.meta) or "?")
-    return SavedValue(node.name, text, rename(str(size)), size_hint(size))
+    if isinstance(value, torch.Tensor):
+        return untyped_size(value)
+    return 0 if isinstance(value, (tuple, list)) or value is None else 8
+
+
+def _is_view(node: fx.Node) -> bool:
+    return isinstance(node.target, OpOverload) and any(may_alias(node))
+
+
+def _relative(source: str | None, root: Path | None) -> str | None:
+    if source is None or root is None:
+        return source
+    return source.removeprefix(f"{root}/")

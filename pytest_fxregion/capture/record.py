@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -19,13 +20,17 @@ class SavedValue:
 
     ``type`` is its text in the graph (``f32[4, 8][8, 1]cuda:0``), ``size`` its size in bytes: a
     number, or an expression in the graph's symbols where shapes are dynamic.  ``nbytes`` is the
-    number for the sizes of this call.
+    number for the sizes of this call.  ``region`` is the name of the compiled region that computes
+    it, if one does, and ``source`` the ``file:line`` that it comes from.
     """
 
     name: str
     type: str
     size: str
     nbytes: int
+    is_input: bool = False
+    region: str | None = None
+    source: str | None = None
 
 
 @dataclass(frozen=True)
@@ -37,8 +42,9 @@ class GraphRecord:
     ``regions`` yet; in the others every region is one call in ``graph`` and has its own ``body``,
     whose text ``region_texts`` has by the region's name, and ``programs`` what Inductor generated.
     ``gradient_accumulations`` and ``recomputed`` are names of nodes of the graph before its regions
-    were scooped out.  ``merged`` counts the nodes that were taken out of a joint or inference graph
-    because an equal one is in it.
+    were scooped out; the latter, of a forward or a backward, are those that the backward computes
+    again, each with its bytes for the sizes of this call.  ``merged`` counts the nodes that were
+    taken out of a joint or inference graph because an equal one is in it.
     """
 
     stage: str
@@ -49,7 +55,7 @@ class GraphRecord:
     region_texts: Mapping[str, str] = field(default_factory=dict)
     programs: Mapping[str, Program] = field(default_factory=dict)
     gradient_accumulations: tuple[str, ...] = ()
-    recomputed: tuple[str, ...] = ()
+    recomputed: Mapping[str, int] = field(default_factory=dict)
     saved_for_backward: tuple[SavedValue, ...] = ()
     merged: int = 0
     provenance: str = ""
@@ -58,6 +64,31 @@ class GraphRecord:
     def saved_bytes(self) -> int:
         """Bytes that this graph hands to the backward, for the sizes of this call."""
         return sum(value.nbytes for value in self.saved_for_backward)
+
+    @property
+    def recomputed_bytes(self) -> int:
+        """Bytes of what the backward computes again, for the sizes of this call."""
+        return sum(self.recomputed.values())
+
+    @property
+    def saved_by_region(self) -> dict[str | None, int]:
+        """Bytes handed to the backward by the name of the region that computes them.
+
+        Under None: what is computed outside of regions, and inputs.
+        """
+        found: Counter[str | None] = Counter()
+        for value in self.saved_for_backward:
+            found[value.region] += value.nbytes
+        return dict(found)
+
+    @property
+    def recomputed_by_region(self) -> dict[str | None, int]:
+        """Bytes computed again in the backward, by the name of this graph's region; else None."""
+        home = {name: region.name for region in self.regions for name in region.nodes}
+        found: Counter[str | None] = Counter()
+        for name, nbytes in self.recomputed.items():
+            found[home.get(name)] += nbytes
+        return dict(found)
 
     def __str__(self) -> str:
         return self.text

@@ -63,8 +63,9 @@ def test_accumulations_are_named_in_graph_order() -> None:
 
 
 def test_recomputed_are_the_forwards_operations_in_a_backward() -> None:
-    assert recomputed(graph_of("is_forward", "is_backward", "is_forward")) == ("sin", "sin_2")
-    assert recomputed(graph_of("", "is_backward")) == ()  # of unknown side: not taken for one
+    graph = graph_of("is_forward", "is_backward", "is_forward", val=torch.empty(3))
+    assert recomputed(graph) == {"sin": 12, "sin_2": 12}
+    assert recomputed(graph_of("", "is_backward")) == {}  # of unknown side: not taken for one
 
 
 def test_a_saved_value_has_its_type_and_size() -> None:
