@@ -126,7 +126,7 @@ def torch_cuda(
     replaced.set(cuda, "_exchange_device", answers["_cuda_exchangeDevice"])
     replaced.set(cuda, "_maybe_exchange_device", answers["_cuda_maybeExchangeDevice"])
     replaced.set(cuda, "_is_in_bad_fork", answers["_cuda_isInBadFork"])
-    # Counts the GPUs of the machine that CUDA_VISIBLE_DEVICES shows: -1 has the hooks asked instead.
+    # Counts the GPUs that CUDA_VISIBLE_DEVICES shows; -1 has the hooks asked instead.
     replaced.set(cuda, "_device_count_nvml", lambda: -1)
     for owner in (cuda, cuda.streams):
         replaced.set(owner, "Stream", stream)
