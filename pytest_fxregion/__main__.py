@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from pytest_fxregion.device.virtual import command as virtual_command
 from pytest_fxregion.errors import FxRegionError
 from pytest_fxregion.review import command, integrity, page
 
@@ -16,6 +17,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     command.add_parser(commands)
     page.add_parser(commands)
+    virtual_command.add_parser(commands)
     integrity.add_parser(commands)
     chosen = parser.parse_args(arguments)
     try:

@@ -6,7 +6,10 @@ whether the call was eager, in float64 or compiled, so that they can be compared
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import copy
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +19,8 @@ from torch import nn
 
 from pytest_fxregion._torch import (
     DispatchMode,
+    is_wrapper_subclass,
+    storage_key,
     tree_flatten_with_names,
     tree_leaves,
     tree_map,
@@ -30,7 +35,9 @@ class Results:
 
     ``outputs`` is what the function returned.  ``values`` holds, by name, every result that is
     compared: outputs (``output``, ``output[0]``…), arguments and buffers that the call changed
-    (``x after the call``), and gradients (``gradient of w``).
+    (``x after the call``), gradients (``gradient of w``), which outputs lie in the memory of what
+    (``output[0] in the memory of x``: from which element on), and the generators' states if random
+    numbers were drawn.  A tensor subclass is there by the tensors that it is made of: ``output.a``.
     """
 
     outputs: Any
@@ -71,6 +78,7 @@ def execute(
         used_randomness = _random_state() != state
         named_outputs = dict(tree_flatten_with_names({"output": outputs}))
         values: dict[str, Any] = {name: _frozen(value) for name, value in named_outputs.items()}
+        shared = _shared_memory(named_outputs, {**dict(names), **_held(modules), **brought})
         gradients: dict[str, torch.Tensor] = {}
         cotangents: list[torch.Tensor] = []
         wanting = [t for t in named_outputs.values() if _needs_gradient(t)]
@@ -92,7 +100,34 @@ def execute(
             for name, tensor in brought.items()
             if not torch.equal(tensor, before[id(tensor)])
         }
+        values = dict(_without_subclasses(values)) | shared
+        values |= {
+            f"random state of {device} after the call": hashlib.sha256(after).hexdigest()[:16]
+            for device, after in _random_state().items()
+            if after != state.get(device)
+        }
     return Results(outputs, values, gradients, tuple(cotangents), used_randomness)
+
+
+@dataclass(frozen=True)
+class Again:
+    """A call, to be run again from the same inputs, seed and cotangents."""
+
+    call: Call
+    seed: int
+    backward: bool
+    cotangents: tuple[torch.Tensor, ...]
+    dynamic: bool | None
+
+    def run(self, function: Callable[..., Any] | None = None) -> dict[str, Any]:
+        """Run it, with ``function`` (its compiled form) in the function's place; named values."""
+        return execute(
+            self.call,
+            run=function,
+            seed=self.seed,
+            backward=self.backward,
+            grad_outputs=self.cotangents or None,
+        ).values
 
 
 def draw_cotangents(outputs: Sequence[torch.Tensor], seed: int) -> list[torch.Tensor]:
@@ -101,14 +136,22 @@ def draw_cotangents(outputs: Sequence[torch.Tensor], seed: int) -> list[torch.Te
     Drawn on the CPU, in float32, so that they are the same for every device and precision.
     """
     generator = torch.Generator().manual_seed(seed)
-    return [
-        torch.randn(
+
+    def draw(output: torch.Tensor) -> torch.Tensor:
+        if is_wrapper_subclass(output):
+            names, context = output.__tensor_flatten__()
+            parts = {name: draw(getattr(output, name)) for name in names}
+            kind: Any = type(output)
+            made = kind.__tensor_unflatten__(parts, context, output.size(), output.stride())
+            assert isinstance(made, torch.Tensor)
+            return made
+        return torch.randn(
             output.shape,
             generator=generator,
             dtype=torch.complex64 if output.is_complex() else torch.float32,
         ).to(dtype=output.dtype, device=output.device)
-        for output in outputs
-    ]
+
+    return [draw(output) for output in outputs]
 
 
 class PrecisionWatch(DispatchMode):
@@ -139,22 +182,30 @@ class PrecisionWatch(DispatchMode):
 def _copy_arguments(call: Call) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Copy tensors, one that is passed twice only once, keeping strides and requires_grad.
 
-    What was set on a tensor comes along: ``torch._dynamo.mark_dynamic`` keeps its marks there.
+    Tensors that share memory share it in the copy, at the same places.  What was set on a tensor
+    comes along: ``torch._dynamo.mark_dynamic`` keeps its marks there.
     """
-    copies: dict[int, torch.Tensor] = {}
+    leaves = {
+        id(t): t for t in tree_leaves((call.args, call.kwargs)) if isinstance(t, torch.Tensor)
+    }
+    count = Counter(key for leaf in leaves.values() for key in _memory(leaf))
+    memory: dict[int, Any] = {}
 
-    def copy_leaf(leaf: Any) -> Any:
-        if not isinstance(leaf, torch.Tensor):
-            return leaf
-        if id(leaf) not in copies:
-            copied = _copy_tensor(leaf).requires_grad_(leaf.requires_grad)
-            if isinstance(leaf, nn.Parameter):
-                copied = nn.Parameter(copied, leaf.requires_grad)
-            vars(copied).update(vars(leaf))
-            copies[id(leaf)] = copied
-        return copies[id(leaf)]
+    def copied(leaf: torch.Tensor) -> torch.Tensor:
+        if any(count[key] > 1 for key in _memory(leaf)):
+            # `.data` because a copy counts as not written to.
+            made: torch.Tensor = copy.deepcopy(leaf.detach(), memory).data
+        else:
+            made = _copy_tensor(leaf)
+        made.requires_grad_(leaf.requires_grad)
+        if isinstance(leaf, nn.Parameter):
+            made = nn.Parameter(made, leaf.requires_grad)
+        if not is_wrapper_subclass(leaf):  # whose attributes are the tensors that it is made of
+            vars(made).update(vars(leaf))
+        return made
 
-    args, kwargs = tree_map(copy_leaf, (call.args, call.kwargs))
+    copies = {key: copied(leaf) for key, leaf in leaves.items()}
+    args, kwargs = tree_map(lambda leaf: copies.get(id(leaf), leaf), (call.args, call.kwargs))
     return args, kwargs
 
 
@@ -224,11 +275,69 @@ def _gradients(
 def _changed_arguments(
     before: Sequence[tuple[str, Any]], after: Sequence[tuple[str, Any]]
 ) -> dict[str, torch.Tensor]:
+    """Return what was written to, and what shares memory with it."""
+    tensors = [tensor for _, tensor in after if isinstance(tensor, torch.Tensor)]
+    written = {id(tensor) for tensor in tensors if was_written(tensor)}
+    memory = {key for tensor in tensors if id(tensor) in written for key in _memory(tensor)}
     return {
         f"{name} after the call": tensor.detach()
         for (name, original), (_, tensor) in zip(before, after, strict=True)
-        if isinstance(original, torch.Tensor) and was_written(tensor)
+        if isinstance(original, torch.Tensor)
+        and (id(tensor) in written or not memory.isdisjoint(_memory(tensor)))
     }
+
+
+def _shared_memory(outputs: Mapping[str, Any], held: Mapping[str, Any]) -> dict[str, int]:
+    """Say which outputs lie in the memory of an argument, parameter, buffer or earlier output.
+
+    The number is how many elements an output begins after what it shares the memory of.
+    """
+    found: dict[str, int] = {}
+    owners: dict[int, tuple[str, int]] = {}
+    for name, value in (*held.items(), *outputs.items()):
+        if not isinstance(value, torch.Tensor) or not value.numel():
+            continue
+        for key in _memory(value):
+            offset = int(value.storage_offset())
+            if key not in owners:
+                owners[key] = name, offset
+            elif name in outputs:
+                owner, start = owners[key]
+                found[f"{name} in the memory of {owner}"] = offset - start
+    return found
+
+
+def _memory(tensor: torch.Tensor) -> tuple[int, ...]:
+    """Return what tells whether two tensors share memory; nothing for what is made of others."""
+    return () if is_wrapper_subclass(tensor) else storage_key(tensor)
+
+
+def _held(modules: dict[str, nn.Module]) -> dict[str, torch.Tensor]:
+    found: dict[str, torch.Tensor] = dict(named_parameters(modules))
+    for prefix, module in modules.items():
+        for name, buffer in module.named_buffers():
+            found.setdefault(f"{prefix}.{name}" if prefix else name, buffer)
+    return found
+
+
+def _without_subclasses(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Replace each tensor subclass by what it is, as text, and the tensors that it is made of."""
+    for name, value in values.items():
+        if not is_wrapper_subclass(value):
+            yield name, value
+            continue
+        yield (
+            f"form of {name}",
+            (
+                f"{type(value).__name__} of {value.dtype} on {value.device}, shape "
+                f"{tuple(value.shape)}, strides {value.stride()}, "
+                f"{'with' if value.requires_grad else 'without'} gradient"
+            ),
+        )
+        parts, _ = value.__tensor_flatten__()
+        yield from _without_subclasses(
+            {f"{name}.{part}": getattr(value, part).detach() for part in parts}
+        )
 
 
 def _changed_buffers(modules: dict[str, nn.Module]) -> dict[str, torch.Tensor]:
@@ -252,8 +361,9 @@ def _frozen(value: Any) -> Any:
     return value.detach().clone().requires_grad_(value.requires_grad)
 
 
-def _random_state() -> bytes:
-    state = torch.get_rng_state().numpy().tobytes()
+def _random_state() -> dict[str, bytes]:
+    """Return the states of the generators that are used without being named, by device."""
+    states = {"cpu": torch.get_rng_state().numpy().tobytes()}
     if torch.cuda.is_available():
-        state += torch.cuda.get_rng_state().numpy().tobytes()
-    return state
+        states["cuda"] = torch.cuda.get_rng_state().numpy().tobytes()
+    return states

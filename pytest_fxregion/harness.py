@@ -11,6 +11,7 @@ import logging
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -23,15 +24,19 @@ from pytest_fxregion.call import Call, widened
 from pytest_fxregion.capture.observer import Capture
 from pytest_fxregion.capture.record import Compilation
 from pytest_fxregion.checks.annotations import AnnotatedLines, describe, lost_lines
+from pytest_fxregion.checks.culprit import IsWrong, explain, script_name
+from pytest_fxregion.checks.culprit.pieces import compiled_pieces
 from pytest_fxregion.checks.gradient_accumulation import (
     EagerAccumulations,
     uncached_autocast,
     unfolded_checkpoints,
 )
+from pytest_fxregion.checks.outside import results_outside
+from pytest_fxregion.checks.roundings import Samples
 from pytest_fxregion.device import Device
 from pytest_fxregion.device.virtual.launches import recorded
 from pytest_fxregion.errors import CheckError, FxRegionWarning
-from pytest_fxregion.execution import PrecisionWatch, Results, execute
+from pytest_fxregion.execution import Again, PrecisionWatch, Results, execute
 from pytest_fxregion.kernels.execution import execution_record
 from pytest_fxregion.kernels.machine_code import compile_kernels
 from pytest_fxregion.run import RegionRun, SnapshotCheck, Tracked
@@ -57,6 +62,7 @@ class FxRegion:
         tolerance: tuple[float, float] | None = None,
         machine_code: bool = False,
         strict: bool = False,
+        artifacts: Path | None = None,
     ) -> None:
         self.device = torch.device(device.torch_device)
         self._device = device
@@ -72,6 +78,7 @@ class FxRegion:
         self._tolerance = tolerance
         self._machine_code = machine_code
         self._strict = strict
+        self._artifacts = artifacts
 
     def __call__(
         self,
@@ -108,15 +115,25 @@ class FxRegion:
             patched_inductor_config({"fallback_random": True}),
             recorded() as launches,
         ):
+            compiled = torch.compile(function, backend=RegionalBackend(capture), dynamic=dynamic)
             regional = execute(
                 call,
-                run=torch.compile(function, backend=RegionalBackend(capture), dynamic=dynamic),
+                run=compiled,
                 seed=self.seed,
                 backward=backward,
                 grad_outputs=cotangents,
                 before_backward=between_graphs.watch_call,
             )
-        compilation = capture.result()
+            compilation = capture.result()
+            again = Again(call, self.seed, backward, eager.cotangents, dynamic)
+            outside = results_outside(
+                compiled_pieces(compilation),
+                regional=lambda: again.run(compiled),
+                eager=again.run,
+                results=regional.values,
+            )
+            if len(capture.result().graphs) != len(compilation.graphs):
+                outside = frozenset()  # it was compiled anew, with regions that gave their own
         machine_code = compile_kernels(compilation.kernels) if self._machine_code else ()
         run = RegionRun(
             test=self._test,
@@ -126,6 +143,9 @@ class FxRegion:
             regional=regional,
             reference=reference,
             precision=precision,
+            outside=outside,
+            samples=Samples(again.run, self.seed),
+            explain=partial(self._explain, again, name),
             tracked=Tracked(watched.found(), between_graphs.found(), watched.movable()),
             provenance=self._provenance,
             stages=self._stages,
@@ -201,6 +221,21 @@ class FxRegion:
                 before_backward=watched.watch_call,
             )
         return eager, watched
+
+    def _explain(self, again: Again, name: str | None, is_wrong: IsWrong) -> str:
+        """Say which region makes the results wrong, and with which command it can be seen."""
+        scripts = None
+        if self._artifacts is not None:
+            scripts = self._artifacts / script_name(self._test, name)
+        with only_torchs_own_trace():
+            return explain(
+                again,
+                is_wrong,
+                test=self._test,
+                root=self._root,
+                scripts=scripts,
+                arch=self._device.arch,
+            )
 
     def _report_lost_annotations(self, annotated: AnnotatedLines, compilation: Compilation) -> None:
         graphs = len(compilation.graphs)

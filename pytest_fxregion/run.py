@@ -6,13 +6,16 @@ the regional results, sums of gradients and graphs against eager's and the snaps
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
 
 from pytest_fxregion.capture.record import Compilation, CompiledGraph, GraphRecord
-from pytest_fxregion.checks import numerics
+from pytest_fxregion.checks import memory, numerics
+from pytest_fxregion.checks.culprit import IsWrong
+from pytest_fxregion.checks.difference import Difference
 from pytest_fxregion.checks.gradient_accumulation import Accumulation, Movable, disagreements
 from pytest_fxregion.errors import CheckError, FxRegionError
 from pytest_fxregion.execution import Results
@@ -56,6 +59,9 @@ class RegionRun:
     regional: Results
     reference: Results | None
     precision: torch.dtype | None
+    outside: frozenset[str]
+    samples: numerics.Sampler
+    explain: Callable[[IsWrong], str]
     tracked: Tracked
     provenance: str
     stages: tuple[str, ...]
@@ -64,7 +70,7 @@ class RegionRun:
     tolerance: tuple[float, float] | None
     machine_code: tuple[MachineCode, ...]
     execution: ExecutionRecord
-    differences: tuple[numerics.Difference, ...] = field(default=(), init=False)
+    differences: tuple[Difference, ...] = field(default=(), init=False)
 
     @property
     def outputs(self) -> Any:
@@ -121,7 +127,7 @@ class RegionRun:
         return self.document
 
     @property
-    def worst(self) -> numerics.Difference | None:
+    def worst(self) -> Difference | None:
         """The difference with the largest relative error, once numerics were checked."""
         return max(self.differences, key=lambda d: d.relative_error, default=None)
 
@@ -131,9 +137,11 @@ class RegionRun:
         """Hold outputs, gradients, changed arguments and buffers against eager's.
 
         With ``rtol`` or ``atol`` (or the marker's tolerance) in place of the rule of
-        :mod:`pytest_fxregion.checks.numerics`; ``exact`` asks for equal values.
+        :mod:`pytest_fxregion.checks.numerics`; ``exact`` asks for equal values, as is asked anyway
+        of results that no region has a part in.
 
-        Raises :class:`~pytest_fxregion.errors.CheckError`.
+        Raises :class:`~pytest_fxregion.errors.CheckError` that names the wrong region and operation
+        and the command that shows them by themselves.
         """
         __tracebackhide__ = True
         tolerance = None
@@ -141,19 +149,25 @@ class RegionRun:
             tolerance = numerics.Tolerance(rtol or 0.0, atol or 0.0)
         elif self.tolerance is not None:
             tolerance = numerics.Tolerance(*self.tolerance)
-        self.differences = numerics.compare(
-            self.eager.values,
-            self.regional.values,
-            None if self.reference is None else self.reference.values,
-            precision=self.precision,
-            tolerance=tolerance,
-        )
+
+        def compared(regional: Mapping[str, Any]) -> tuple[Difference, ...]:
+            return numerics.compare(
+                self.eager.values,
+                regional,
+                None if self.reference is None else self.reference.values,
+                precision=self.precision,
+                tolerance=tolerance,
+                outside=self.outside,
+                samples=self.samples,
+            )
+
+        self.differences = compared(self.regional.values)
         wrong = [d for d in self.differences if d.problem is not None]
         if wrong:
             lines = "\n".join(f"  {difference}" for difference in wrong)
             raise CheckError(
                 f"{self._where}: the compiled regions do not compute what eager does\n{lines}\n"
-                f"{self._region_list()}"
+                + self.explain(lambda values: any(d.problem for d in compared(values)))
             )
 
     def check_gradient_accumulation(self) -> None:
@@ -173,6 +187,26 @@ class RegionRun:
         if found:
             lines = "\n".join(f"  {text}" for text in found)
             raise CheckError(f"{self._where}: gradients are not summed as in eager\n{lines}")
+
+    def check_memory(self, *, saved_at_most: int | str) -> None:
+        """Hold the bytes that the forward saves for the backward against a bound.
+
+        ``saved_at_most`` is a number of bytes or a text like ``"1.5 MiB"``; it is for the sizes of
+        this call, and all its graphs together.
+
+        Raises :class:`~pytest_fxregion.errors.CheckError` that lists the largest saved values, the
+        lines that they come from and the regions that compute them.
+        """
+        __tracebackhide__ = True
+        saved = [
+            value
+            for graph in self.graphs
+            for record in graph.stages()
+            for value in record.saved_for_backward
+        ]
+        text = memory.too_much_saved(saved, memory.parse_bytes(saved_at_most))
+        if text is not None:
+            raise CheckError(f"{self._where}: {text}")
 
     def check_snapshot(self, name: str | None = None) -> None:
         """Hold the graphs against the stored snapshot of this test.
@@ -227,6 +261,7 @@ class RegionRun:
             "regions_forward": regions("forward", "inference"),
             "regions_backward": regions("backward"),
             "nodes": sum(r.node_count for g in graphs for r in g.stages() if r.stage != "joint"),
+            "merged_nodes": sum(r.merged for g in graphs for r in g.stages()),
             "saved_bytes": sum(r.saved_bytes for g in graphs for r in g.stages()),
             "gradient_accumulations": sum(
                 len(g.joint.gradient_accumulations) for g in graphs if g.joint is not None
@@ -256,9 +291,3 @@ class RegionRun:
                 return record
         there = ", ".join(record.stage for record in self.graphs[0].stages())
         raise FxRegionError(f"{self._where}: there is no {stage} graph here, only {there}")
-
-    def _region_list(self) -> str:
-        return "\n".join(
-            f"  {region.kind} {region.name} (region {region.label}): {', '.join(region.sources)}"
-            for region in self.regions
-        )

@@ -1,30 +1,48 @@
 """Compare what the compiled regions computed with what eager computed.
 
-Comes in: named results of three runs on the same inputs and seed (eager, regional and, where it can
-be had, eager in float64).  Goes out: one :class:`Difference` a result, and whether it is allowed.
+Comes in: named results of runs on the same inputs and seed (eager, regional and, where it can be
+had, eager in float64).  Goes out: one :class:`Difference` a result, and whether it is allowed.
 
-The rule.  Where there is a float64 reference, the regional result's error against it may be at
-most ``ERROR_FACTOR`` times the largest error that eager itself makes, plus ``ROUNDINGS`` roundings
-of the largest value of the result.  A compiler may reorder and fuse, so its error is of eager's
-size but not eager's error.  Without a reference (the function draws random numbers, or works in a
-fixed low precision of its own), or where eager is so far from it that it cannot be one, regional is
-held to eager with the tolerance of the lowest precision in use, from :data:`TOLERANCES`; so are
-Python's floats.  Integers and booleans must be equal, and NaN and infinities must stand in the same
-places.  Shape, dtype, device and strides must agree in every case.
+The rule for floating point.  A compiler may reorder and fuse, so its error is of eager's size but
+not eager's error.  Two bounds hold at once:
+
+- for the result as a whole: the error against float64 may be at most ``ERROR_FACTOR`` times the
+  largest error that eager itself makes, plus ``ROUNDINGS`` roundings of the largest value.  Without
+  a float64 run to hold it against (the function draws random numbers, or works in a fixed low
+  precision of its own), or where eager is so far from it that it cannot be one, regional is held to
+  eager with the tolerance of the lowest precision in use, from :data:`TOLERANCES`;
+- for each element: the error may be at most what ``ERROR_FACTOR`` times eager's own error there
+  and ``ROUNDINGS`` roundings of that element explain, or else ``SPREADS`` times the spread of runs
+  whose roundings were moved at random (:mod:`pytest_fxregion.checks.roundings`).  So a small
+  element that is wrong is found beside a large one.
+
+Results that no region has a part in must have eager's bits.  So must integers and booleans, always.
+NaN and infinities must stand in the same places.  Python's floats are held to eager.  Shape, dtype,
+device, strides and ``requires_grad`` must agree in every case.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+
+from pytest_fxregion.checks.difference import Difference
+from pytest_fxregion.checks.form import different_form, different_objects
 
 # Eager's largest error is one sample of the error that rounding makes; another order of the same
 # operations draws another sample.
 ERROR_FACTOR = 4.0
 ROUNDINGS = 16.0
+
+# Runs whose roundings were moved lie about as far from the true result as any other order of the
+# operations would; five standard deviations, of what may be a third of the true one.
+SPREADS = 16.0
+# So many of them are made at first, and so many before an element is said to be wrong: of 32, a
+# spread is known to an eighth.
+FEW_SAMPLES, MANY_SAMPLES = 4, 32
 
 # Where an output of eager's is off by more than this part of its largest value, and by more than
 # rounding of numbers around one could explain, the float64 run did something else: the function
@@ -40,8 +58,8 @@ TOLERANCES: dict[torch.dtype, tuple[float, float]] = {
     torch.bfloat16: (1.6e-2, 1e-5),
 }
 
-
-_WIDE = {float: torch.float64, complex: torch.complex128}
+# Gives runs of eager with moved roundings, at least that many if it can.
+Sampler = Callable[[int], Sequence[Mapping[str, Any]]]
 
 
 @dataclass(frozen=True)
@@ -52,36 +70,7 @@ class Tolerance:
     atol: float
 
 
-@dataclass(frozen=True)
-class Difference:
-    """How one result of the regional run differs from eager's.
-
-    ``error`` is the largest absolute error of regional, ``eager_error`` that of eager (both against
-    float64 where ``against`` says so), ``allowed`` the bound at the worst element, ``where`` its
-    index.  ``problem`` is None if the rule holds, else what is wrong in words.
-    """
-
-    name: str
-    against: str
-    error: float
-    eager_error: float
-    allowed: float
-    scale: float
-    ulps: float
-    where: tuple[int, ...]
-    problem: str | None
-
-    @property
-    def relative_error(self) -> float:
-        """Largest error relative to the largest value of the result; 0 for an all-zero result."""
-        return self.error / self.scale if self.scale else self.error
-
-    def __str__(self) -> str:
-        verdict = self.problem or "ok"
-        return (
-            f"{self.name}: error {self.error:.2g} (eager's {self.eager_error:.2g}, "
-            f"allowed {self.allowed:.2g}) against {self.against}: {verdict}"
-        )
+_WIDE = {float: torch.float64, complex: torch.complex128}
 
 
 def compare(
@@ -91,12 +80,15 @@ def compare(
     *,
     precision: torch.dtype | None = None,
     tolerance: Tolerance | None = None,
+    outside: Collection[str] = (),
+    samples: Sampler | None = None,
 ) -> tuple[Difference, ...]:
     """Compare every named result.
 
     ``reference`` holds the same results in float64, or is None.  ``precision`` is the lowest
-    floating-point precision that eager computed in, where that is known.  ``tolerance`` takes the
-    place of the rule above.
+    floating-point precision that eager computed in, where that is known.  ``outside`` are names of
+    results that no region has a part in.  Without ``samples`` the bound for each element is left
+    out.  ``tolerance`` takes the place of the rule above, but for ``outside``.
     """
     if reference is not None and not _is_believable(eager, reference):
         reference = None
@@ -104,13 +96,30 @@ def compare(
     for name in sorted(eager.keys() | regional.keys(), key=_reading_order(eager)):
         if name not in regional or name not in eager:
             side = "eager" if name in eager else "regional"
-            found.append(_problem(name, f"only the {side} run has it"))
+            found.append(Difference(name, "eager", problem=f"only the {side} run has it"))
             continue
-        expected = reference.get(name) if reference is not None else None
-        found.append(
-            _compare_one(name, eager[name], regional[name], expected, precision, tolerance)
+        rule = _Rule(
+            name,
+            reference.get(name) if reference is not None else None,
+            precision,
+            tolerance,
+            name in outside,
+            samples if tolerance is None else None,
         )
+        found.append(_compare_one(rule, eager[name], regional[name]))
     return tuple(found)
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """What one result is held to."""
+
+    name: str
+    reference: Any
+    precision: torch.dtype | None
+    tolerance: Tolerance | None
+    exact: bool
+    samples: Sampler | None
 
 
 def _reading_order(eager: Mapping[str, Any]) -> Any:
@@ -118,78 +127,50 @@ def _reading_order(eager: Mapping[str, Any]) -> Any:
     return lambda name: (position.get(name, len(position)), name)
 
 
-def _compare_one(
-    name: str,
-    eager: Any,
-    regional: Any,
-    reference: Any,
-    precision: torch.dtype | None,
-    tolerance: Tolerance | None,
-) -> Difference:
+def _compare_one(rule: _Rule, eager: Any, regional: Any) -> Difference:
     if isinstance(eager, float | complex) and type(eager) is type(regional):
         # Taken from tensors; of which precision they do not say.
         wide = _WIDE[type(eager)]
         eager, regional = torch.tensor(eager, dtype=wide), torch.tensor(regional, dtype=wide)
-        reference, precision = None, precision or torch.float32
+        precision = rule.precision or torch.float32
+        rule = replace(rule, reference=None, precision=precision, samples=None)
     if not isinstance(eager, torch.Tensor) or not isinstance(regional, torch.Tensor):
-        return _problem(name, _different_objects(eager, regional))
-    form = _different_form(eager, regional)
+        return Difference(rule.name, "eager", problem=different_objects(eager, regional))
+    form = different_form(eager, regional)
     if form is not None:
-        return _problem(name, form)
+        return Difference(rule.name, "eager", problem=form)
     eager, regional = _plain(eager), _plain(regional)
     if not (eager.is_floating_point() or eager.is_complex()):
-        return _compare_exactly(name, eager, regional)
-    if isinstance(reference, torch.Tensor) and tolerance is None:
-        reference = _plain(reference).to(_wide(eager.dtype))
+        return _compare_exactly(rule.name, eager, regional)
+    if rule.exact:
+        return _compare_bits(rule.name, eager, regional)
+    if isinstance(rule.reference, torch.Tensor) and rule.tolerance is None:
+        reference = _plain(rule.reference).to(_wide(eager.dtype))
         if reference.shape == eager.shape:
-            return _compare_with_reference(name, eager, regional, reference)
-    return _compare_with_eager(name, eager, regional, precision, tolerance)
-
-
-def _different_form(eager: torch.Tensor, regional: torch.Tensor) -> str | None:
-    for what in ("shape", "dtype", "device", "layout", "requires_grad"):
-        a, b = getattr(eager, what), getattr(regional, what)
-        if a != b:
-            return f"{what} differs: eager {_text(a)}, regional {_text(b)}"
-    if (
-        eager.layout is torch.strided
-        and eager.numel() > 1
-        and _strides(eager) != _strides(regional)
-    ):
-        return f"strides differ: eager {eager.stride()}, regional {regional.stride()}"
-    return None
-
-
-def _strides(tensor: torch.Tensor) -> tuple[int, ...]:
-    """Strides of the dimensions that have more than one element: the others address nothing."""
-    return tuple(
-        stride for stride, size in zip(tensor.stride(), tensor.shape, strict=True) if size > 1
-    )
+            return _compare_with_reference(rule, eager, regional, reference)
+    return _compare_with_eager(rule, eager, regional)
 
 
 def _compare_exactly(name: str, eager: torch.Tensor, regional: torch.Tensor) -> Difference:
     wrong = (eager != regional).nonzero()
     if not len(wrong):
-        return _problem(name, None)
+        return Difference(name, "eager")
     where = tuple(wrong[0].tolist())
-    return _problem(
+    return Difference(
         name,
-        f"{len(wrong)} of {eager.numel()} elements differ, first at {list(where)}: "
+        "eager",
+        problem=f"{len(wrong)} of {eager.numel()} elements differ, first at {list(where)}: "
         f"eager {eager[where].item()}, regional {regional[where].item()}",
     )
 
 
-def _different_objects(eager: Any, regional: Any) -> str | None:
-    if type(eager) is not type(regional):
-        return f"eager gives {eager!r}, regional {regional!r}"
-    try:
-        same = bool(eager == regional)
-    except (RuntimeError, ValueError):  # it holds tensors or arrays
-        return (
-            f"a {type(eager).__qualname__} cannot be looked into: return tensors in lists, tuples "
-            "or dictionaries, or register it with torch.utils._pytree"
-        )
-    return None if same else f"eager gives {eager!r}, regional {regional!r}"
+def _compare_bits(name: str, eager: torch.Tensor, regional: torch.Tensor) -> Difference:
+    """Ask for equal values; a zero's sign and which NaN it is are no value."""
+    wide = eager.to(_wide(eager.dtype))
+    judged = _judge(name, "eager's bits", eager, regional, wide, torch.zeros_like(wide.abs()), 0.0)
+    if judged.problem is None:
+        return judged
+    return replace(judged, problem=f"no region has a part in it, but {judged.problem}")
 
 
 def _is_believable(eager: Mapping[str, Any], reference: Mapping[str, Any]) -> bool:
@@ -216,35 +197,69 @@ def _is_believable(eager: Mapping[str, Any], reference: Mapping[str, Any]) -> bo
 
 
 def _compare_with_reference(
-    name: str, eager: torch.Tensor, regional: torch.Tensor, reference: torch.Tensor
+    rule: _Rule, eager: torch.Tensor, regional: torch.Tensor, reference: torch.Tensor
 ) -> Difference:
-    epsilon = torch.finfo(eager.dtype).eps
     wide = eager.to(reference.dtype)
     finite = torch.isfinite(reference) & torch.isfinite(wide)
+    own_error = torch.where(finite, (wide - reference).abs(), 0.0)
+    eager_error = _largest(own_error)
     scale = _largest(reference.abs()[finite])
-    eager_error = _largest((wide - reference).abs()[finite])
-    allowed = torch.full_like(
-        reference.abs(), ERROR_FACTOR * eager_error + ROUNDINGS * epsilon * scale
-    )
-    return _judge(name, "float64", eager, regional, reference, allowed, eager_error)
+    epsilon = torch.finfo(eager.dtype).eps
+    whole = torch.full_like(own_error, ERROR_FACTOR * eager_error + ROUNDINGS * epsilon * scale)
+    own = ERROR_FACTOR * own_error + ROUNDINGS * epsilon * reference.abs()
+    allowed = _narrowed(rule, whole, own, regional, reference, finite)
+    return _judge(rule.name, "float64", eager, regional, reference, allowed, eager_error)
 
 
-def _compare_with_eager(
-    name: str,
-    eager: torch.Tensor,
-    regional: torch.Tensor,
-    precision: torch.dtype | None,
-    tolerance: Tolerance | None,
-) -> Difference:
+def _compare_with_eager(rule: _Rule, eager: torch.Tensor, regional: torch.Tensor) -> Difference:
     reference = eager.to(_wide(eager.dtype))
+    tolerance, epsilon = rule.tolerance, torch.finfo(eager.dtype).eps
     if tolerance is None:
         lowest = max(
-            (_real(eager.dtype), precision or _real(eager.dtype)),
+            (_real(eager.dtype), rule.precision or _real(eager.dtype)),
             key=lambda dtype: torch.finfo(dtype).eps,
         )
         tolerance = Tolerance(*TOLERANCES.get(lowest, (torch.finfo(lowest).eps * 4, 1e-5)))
-    allowed = tolerance.atol + tolerance.rtol * reference.abs()
-    return _judge(name, "eager", eager, regional, reference, allowed, 0.0)
+    whole = tolerance.atol + tolerance.rtol * reference.abs()
+    own = ROUNDINGS * epsilon * reference.abs()
+    allowed = _narrowed(rule, whole, own, regional, reference, torch.isfinite(reference))
+    return _judge(rule.name, "eager", eager, regional, reference, allowed, 0.0)
+
+
+def _narrowed(
+    rule: _Rule,
+    whole: torch.Tensor,
+    own: torch.Tensor,
+    regional: torch.Tensor,
+    reference: torch.Tensor,
+    finite: torch.Tensor,
+) -> torch.Tensor:
+    """Return the bound of each element: ``whole``, or less where rounding explains less.
+
+    Runs with moved roundings are made only if an element's ``own`` bound does not hold.
+    """
+    error = torch.where(finite, (regional.to(reference.dtype) - reference).abs(), 0.0)
+    if rule.samples is None or bool((error > whole).any()):
+        return whole
+    allowed = torch.minimum(whole, own)
+    for count in (FEW_SAMPLES, MANY_SAMPLES):
+        if not bool((error > allowed).any()):
+            break
+        spread = _spread([run.get(rule.name) for run in rule.samples(count)], reference, count)
+        if spread is None:
+            return whole
+        allowed = torch.minimum(whole, torch.maximum(own, SPREADS * spread))
+    return allowed
+
+
+def _spread(runs: Sequence[Any], reference: torch.Tensor, count: int) -> torch.Tensor | None:
+    """Return how far runs lie from the reference, element by element; None if they cannot say."""
+    values = [_plain(run) for run in runs if isinstance(run, torch.Tensor)]
+    if len(values) < count or any(value.shape != reference.shape for value in values):
+        return None
+    squares = sum((value.to(reference.dtype) - reference).abs() ** 2 for value in values)
+    assert isinstance(squares, torch.Tensor)
+    return (squares / count).sqrt().nan_to_num(nan=torch.inf)
 
 
 def _judge(
@@ -260,11 +275,11 @@ def _judge(
     eager, regional = eager.to(reference.dtype), regional.to(reference.dtype)
     special = _different_specials(eager, regional)
     if special is not None:
-        return _problem(name, special, against)
+        return Difference(name, against, problem=special)
     finite = torch.isfinite(eager) & torch.isfinite(reference)
     error = torch.where(finite, (regional - reference).abs(), 0.0)
     if error.numel() == 0:
-        return _problem(name, None, against)
+        return Difference(name, against, shape=tuple(error.shape))
     excess = torch.where(finite, error - allowed, -1.0)
     worst = int((excess if bool((excess > 0).any()) else error).argmax())
     where = tuple(int(i) for i in torch.unravel_index(torch.tensor(worst), error.shape))
@@ -278,19 +293,33 @@ def _judge(
         allowed=float(allowed[where]),
         scale=scale,
         ulps=largest / (epsilon * scale) if scale else 0.0,
+        cosine=_cosine(regional[finite], reference[finite]),
         where=where,
-        problem=None,
+        shape=tuple(error.shape),
     )
-    if not bool((excess > 0).any()):
-        return difference
     count = int((excess > 0).sum())
+    if not count:
+        return difference
     problem = (
         f"{count} of {error.numel()} elements are off by more than is allowed, worst at "
-        f"{list(where)}: eager {eager[where].item():.9g}, regional {regional[where].item():.9g}"
-        if not eager.is_complex()
-        else f"{count} of {error.numel()} elements are off, worst at {list(where)}"
+        f"{list(where)}: eager {_number(eager[where])}, regional {_number(regional[where])}"
     )
-    return Difference(**{**difference.__dict__, "problem": problem})
+    if largest > float(error[where]):
+        problem += f", off by {float(error[where]):.2g} there"
+    return replace(difference, problem=problem)
+
+
+def _number(value: torch.Tensor) -> str:
+    number = value.item()
+    return f"{number:.9g}" if isinstance(number, float) else f"{number:.6g}"
+
+
+def _cosine(one: torch.Tensor, other: torch.Tensor) -> float:
+    """Return the cosine of the angle between two results; 1 where one of them is zero."""
+    if torch.equal(one, other):
+        return 1.0
+    lengths = float(one.abs().square().sum().sqrt() * other.abs().square().sum().sqrt())
+    return float((one * other.conj()).sum().real) / lengths if lengths else 1.0
 
 
 def _different_specials(eager: torch.Tensor, regional: torch.Tensor) -> str | None:
@@ -330,11 +359,3 @@ def _real(dtype: torch.dtype) -> torch.dtype:
 
 def _largest(values: torch.Tensor) -> float:
     return float(values.max()) if values.numel() else 0.0
-
-
-def _text(value: object) -> object:
-    return tuple(value) if isinstance(value, torch.Size) else value
-
-
-def _problem(name: str, problem: str | None, against: str = "eager") -> Difference:
-    return Difference(name, against, 0.0, 0.0, 0.0, 0.0, 0.0, (), problem)

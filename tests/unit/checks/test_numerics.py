@@ -10,7 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from pytest_fxregion.checks.numerics import Difference, Tolerance, compare
+from pytest_fxregion.checks.difference import Difference
+from pytest_fxregion.checks.numerics import Tolerance, compare
 
 WIDE = {torch.complex64: torch.complex128}
 

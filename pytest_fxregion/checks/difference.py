@@ -1,0 +1,44 @@
+"""How one result of the regional run differs from eager's: figures, and what is wrong in words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How one result of the regional run differs from eager's.
+
+    ``error`` is the largest absolute error of regional, ``eager_error`` that of eager (both against
+    float64 where ``against`` says so), ``scale`` the largest value.  ``allowed`` is the bound at
+    ``where``, the element that exceeds it most, or else the one with the largest error.  ``ulps``
+    is the error in units of the last place of the largest value, ``cosine`` that of the angle
+    between the two results taken as vectors.  ``problem`` is None if the rule holds, else what is
+    wrong in words.
+    """
+
+    name: str
+    against: str
+    error: float = 0.0
+    eager_error: float = 0.0
+    allowed: float = 0.0
+    scale: float = 0.0
+    ulps: float = 0.0
+    cosine: float = 1.0
+    where: tuple[int, ...] = ()
+    shape: tuple[int, ...] = ()
+    problem: str | None = None
+
+    @property
+    def relative_error(self) -> float:
+        """Largest error relative to the largest value of the result; 0 for an all-zero result."""
+        return self.error / self.scale if self.scale else self.error
+
+    def __str__(self) -> str:
+        verdict = self.problem or "ok"
+        away = f", cosine 1 - {1 - self.cosine:.1g}" if self.cosine != 1 else ""
+        return (
+            f"{self.name}: error {self.error:.2g} (relative {self.relative_error:.2g}, "
+            f"{self.ulps:.2g} ulps{away}; eager's {self.eager_error:.2g}, "
+            f"allowed {self.allowed:.2g}) against {self.against}: {verdict}"
+        )
