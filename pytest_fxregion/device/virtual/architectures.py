@@ -129,8 +129,8 @@ _ALL: Final = (
         memory_clock_rate=3_996_000,
         memory_bus_width=7680,
         source="NVIDIA Blackwell Tuning Guide (L2 126 MB); torch prints 182642MB, 148 "
-        "multiprocessors, L2 126MB; clocks as nvidia-smi -q lists them; 7680-bit is what the driver "
-        "says (7.7 TB/s), where the datasheet has 8 TB/s",
+        "multiprocessors, L2 126MB; clocks as nvidia-smi -q lists them; 7680-bit is what drivers "
+        "say (7.7 TB/s), where the datasheet has 8 TB/s",
     ),
 )
 
