@@ -124,6 +124,19 @@ def base_of(tensor: torch.Tensor) -> torch.Tensor | None:
     return tensor._base
 
 
+def has_gradient_edge(tensor: torch.Tensor) -> bool:
+    """Whether a backward can start from ``tensor``.
+
+    A view that was taken under ``no_grad`` of what requires a gradient says that it does, too, and
+    has neither a ``grad_fn`` nor a node that collects its gradient.
+    """
+    if tensor.grad_fn is not None or not tensor.requires_grad:
+        return tensor.requires_grad
+    with torch.enable_grad():
+        view = tensor.view_as(tensor)
+    return view.grad_fn is not None and view.grad_fn.next_functions[0][0] is not None
+
+
 # --- harness ---
 
 

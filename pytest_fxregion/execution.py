@@ -19,6 +19,7 @@ from torch import nn
 
 from pytest_fxregion._torch import (
     DispatchMode,
+    has_gradient_edge,
     is_wrapper_subclass,
     storage_key,
     tree_flatten_with_names,
@@ -27,6 +28,7 @@ from pytest_fxregion._torch import (
     was_written,
 )
 from pytest_fxregion.call import Call, named_leaves, named_parameters
+from pytest_fxregion.errors import CheckError
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,9 @@ def execute(
 
     ``run`` takes the function's place (its compiled form).  ``grad_outputs`` are the cotangents of
     the outputs that require gradients, in order; without them they are drawn from ``seed``.  Pass
-    those of the first call to the others, so that all start from the same numbers.
+    those of the first call to the others, so that all start from the same numbers.  Arguments that
+    require a gradient only since the call wrote to them are such outputs too, after the others;
+    their cotangents may be left out, and are zeros then.
     ``before_backward`` is given the names of the tensors that gradients are collected for, by
     identity, and the outputs.  Afterwards modules (parameters, buffers, attributes), tensors that
     the function brings along, and the gradients of all of them are as before.
@@ -81,12 +85,13 @@ def execute(
         shared = _shared_memory(named_outputs, {**dict(names), **_held(modules), **brought})
         gradients: dict[str, torch.Tensor] = {}
         cotangents: list[torch.Tensor] = []
-        wanting = [t for t in named_outputs.values() if _needs_gradient(t)]
+        changed = _changed_by_gradients(names, named_outputs.values())
+        wanting = [t for t in (*named_outputs.values(), *changed) if _needs_gradient(t)]
         if backward and wanting:
             if before_backward is not None:
-                before_backward(named_leaves(copied), list(named_outputs.values()))
+                before_backward(named_leaves(copied), [*named_outputs.values(), *changed])
             cotangents = (
-                [g.to(t.dtype) for g, t in zip(grad_outputs, wanting, strict=True)]
+                _given_cotangents(grad_outputs, wanting, len(changed))
                 if grad_outputs is not None
                 else draw_cotangents(wanting, seed)
             )
@@ -128,6 +133,32 @@ class Again:
             backward=self.backward,
             grad_outputs=self.cotangents or None,
         ).values
+
+
+def _changed_by_gradients(
+    arguments: Sequence[tuple[str, Any]], outputs: Iterable[Any]
+) -> list[torch.Tensor]:
+    """Return the arguments that have a gradient's history since the call, and are no output."""
+    returned = {id(output) for output in outputs}
+    return [
+        tensor
+        for _, tensor in arguments
+        if isinstance(tensor, torch.Tensor) and not tensor.is_leaf and id(tensor) not in returned
+    ]
+
+
+def _given_cotangents(
+    given: Sequence[torch.Tensor], wanting: Sequence[torch.Tensor], changed: int
+) -> list[torch.Tensor]:
+    if len(given) == len(wanting) - changed:
+        given = [*given, *(torch.zeros_like(t) for t in wanting[len(given) :])]
+    if len(given) != len(wanting):
+        shapes = ", ".join(str(list(t.shape)) for t in wanting) or "none"
+        raise CheckError(
+            f"{len(given)} gradients of outputs are there, and {len(wanting)} results of this call "
+            f"can take one (of shapes {shapes})"
+        )
+    return [g.to(t.dtype) for g, t in zip(given, wanting, strict=True)]
 
 
 def draw_cotangents(outputs: Sequence[torch.Tensor], seed: int) -> list[torch.Tensor]:
@@ -351,7 +382,7 @@ def _changed_buffers(modules: dict[str, nn.Module]) -> dict[str, torch.Tensor]:
 
 
 def _needs_gradient(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.requires_grad
+    return isinstance(value, torch.Tensor) and has_gradient_edge(value)
 
 
 def _frozen(value: Any) -> Any:

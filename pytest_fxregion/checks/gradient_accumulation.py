@@ -25,8 +25,9 @@ import torch.utils.checkpoint
 from torch import fx
 from torch.autograd.graph import get_gradient_edge
 
-from pytest_fxregion._torch import AutogradNode, base_of, size_hint
+from pytest_fxregion._torch import AutogradNode, base_of, has_gradient_edge, size_hint
 from pytest_fxregion.passes.gradient_accumulation import reachable
+from pytest_fxregion.passes.metadata import BACKWARD, SIDE
 
 # What an addition looks like from outside: (dtype, shape).
 Form = tuple[torch.dtype, tuple[int, ...]]
@@ -83,13 +84,13 @@ class EagerAccumulations:
         ``names`` are those of the tensors that collect gradients, by identity.
         """
         self._names.update(names)
-        roots = [o for o in outputs if isinstance(o, torch.Tensor) and _has_gradient_edge(o)]
+        roots = [o for o in outputs if isinstance(o, torch.Tensor) and has_gradient_edge(o)]
         for output in roots:  # each starts with a gradient of its own
             edge = get_gradient_edge(output)
             arrival = ((output.dtype, tuple(output.shape)), "the caller, for an output")
             self._arrivals[edge.node, edge.output_nr].append(arrival)
             base = base_of(output)
-            if base is not None and _has_gradient_edge(base):
+            if base is not None and has_gradient_edge(base):
                 end = get_gradient_edge(base)
                 path = _path((edge.node, edge.output_nr), (end.node, end.output_nr))
                 self._returned_views.append((path, (base.dtype, tuple(base.shape))))
@@ -187,6 +188,11 @@ def disagreements(
             made[_form(node)] += 1
             nodes[_form(node)].append(node.name)
 
+    for graph in joint_graphs:
+        for node in _returned_again(graph):
+            if made[_form(node)] > expected[_form(node)]:
+                made.subtract([_form(node)])
+
     for moved in movable:
         view = next((v for v in moved.views if expected[v] > made[v]), None)
         if view is not None and made[moved.base] > expected[moved.base]:
@@ -235,17 +241,19 @@ def _path(start: tuple[AutogradNode, int], end: tuple[AutogradNode, int]) -> lis
     return path
 
 
-def _has_gradient_edge(output: torch.Tensor) -> bool:
-    """Whether the backward has something to start from.
+def _returned_again(graph: fx.GraphModule) -> Iterator[fx.Node]:
+    """Yield forward results of a joint graph that it returns more than once, each further time.
 
-    A view that was taken under ``no_grad`` of what requires a gradient says that it does, too, and
-    has neither a ``grad_fn`` nor a node that collects its gradient.
+    It sums their tangents itself.  Where the caller gets one tensor for all of them, the engine has
+    done so before, and the further tangents are empty.
     """
-    if output.grad_fn is not None or not output.requires_grad:
-        return output.requires_grad
-    with torch.enable_grad():
-        view = output.view_as(output)
-    return view.grad_fn is not None and view.grad_fn.next_functions[0][0] is not None
+    (results,) = graph.graph.output_node().args
+    seen = set()
+    for node in results if isinstance(results, (tuple, list)) else ():
+        if isinstance(node, fx.Node) and node.meta.get(SIDE) != BACKWARD:
+            if node in seen:
+                yield node
+            seen.add(node)
 
 
 def source_line(frames: Sequence[str], root: Path | None) -> str | None:

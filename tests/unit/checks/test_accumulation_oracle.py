@@ -88,6 +88,37 @@ def test_a_gradient_may_be_added_at_the_base_of_a_view_that_is_returned() -> Non
         assert disagreements(run.tracked.eager, run.tracked.between_graphs, [run.joint.graph])
 
 
+def test_an_argument_that_comes_to_require_a_gradient_is_an_output() -> None:
+    def function(x: Tensor, state: Tensor) -> Tensor:
+        state.sub_(x)
+        return state.sin() + state.cos()
+
+    run = run_of(function, leaf(3), torch.ones(3))
+    run.check_numerics()
+    run.check_gradient_accumulation()
+    assert [len(a.uses) for a in run.tracked.eager] == [3]
+
+
+def test_a_result_that_is_returned_twice_is_summed_by_its_caller() -> None:
+    class Same(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            return x.tanh()
+
+        @staticmethod
+        def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+            return gradients[0] * 2
+
+    def function(x: Tensor) -> Any:
+        hidden: Tensor = Same.apply(x) * 0.5  # type: ignore[no-untyped-call]
+        return hidden.contiguous(), hidden
+
+    run = run_of(function, leaf(3, 4))
+    run.check_gradient_accumulation()
+    assert run.tracked.between_graphs
+    assert run.joint.gradient_accumulations
+
+
 def test_clean_tags_pass(model_run: RegionRun) -> None:
     model_run.check_gradient_accumulation()
     assert sorted(len(a.uses) for a in model_run.tracked.eager) == [2, 3]
