@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import grp
 import os
+import pwd
 import shlex
 import stat
 from pathlib import Path
@@ -45,3 +47,34 @@ def private_folder(name: str) -> Path:
             f"nothing will be loaded from it. Run: chmod 700 {shlex.quote(str(folder))}"
         )
     return folder
+
+
+def own_subfolder(parent: Path, name: str) -> Path | None:
+    """Make the folder ``name`` in ``parent`` if need be; None if others could change what is in it.
+
+    It must be this user's alone, and nobody else may be able to put another one in its place.
+    """
+    folder = parent.resolve() / name
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        info = folder.lstat()
+        own = stat.S_ISDIR(info.st_mode) and info.st_uid == os.getuid()
+        if own and not info.st_mode & 0o077 and all(map(_is_fixed, folder.parents)):
+            return folder
+    except OSError:
+        pass
+    return None
+
+
+def _is_fixed(folder: Path) -> bool:
+    """Whether only this user (or root) can rename what this user has put into the folder."""
+    info = folder.lstat()
+    if info.st_uid not in (0, os.getuid()):
+        return False
+    others = info.st_mode & 0o022
+    if others == 0o020 and info.st_gid == os.getgid():
+        # Where each user has a group of that name alone, folders may be its to write.
+        group = grp.getgrgid(info.st_gid)
+        if group.gr_name == pwd.getpwuid(os.getuid()).pw_name and not group.gr_mem:
+            others = 0
+    return not others or bool(info.st_mode & stat.S_ISVTX)

@@ -24,8 +24,10 @@ from pytest_fxregion._torch import (
     without_node_metadata,
     without_second_remat,
 )
+from pytest_fxregion._torch_artifacts import cpp_kernels
 from pytest_fxregion.errors import RegionError
 
+from . import stored
 from .artifacts import ARTIFACTS, Artifact
 from .effects import only_computes
 from .layout import displaced_results, with_strides_kept
@@ -38,12 +40,13 @@ class PieceCompiler:
     """Compiles the pieces of one graph, equal ones once.
 
     A scope: the C++ kernels of all pieces are built side by side while further pieces are lowered,
-    and are ready when it is left.  If anything fails, an artifact whose kernels were not ready is
-    forgotten; those that were are kept.
+    and are ready when it is left.  Nothing that was compiled is lost if another piece fails; what
+    an interrupt leaves without its kernels is forgotten.
     """
 
     def __init__(self) -> None:
         self._unready: list[tuple[Hashable, _Scope, Callable[[], None]]] = []
+        self._unsaved: dict[Hashable, tuple[str, stored.Kernels]] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -54,17 +57,32 @@ class PieceCompiler:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        failure: Exception | None = None
         try:
-            while self._unready and error is None:
-                _, failures_named, wait = self._unready[0]
-                with failures_named():
-                    wait()
+            while self._unready and (error is None or isinstance(error, Exception)):
+                key, failures_named, wait = self._unready[0]
+                try:
+                    with failures_named():
+                        wait()
+                except Exception as unbuilt:
+                    failure = failure or unbuilt
+                    self._forget(key)
                 self._unready.pop(0)
         finally:
             for key, _, _ in self._unready:
-                ARTIFACTS.drop(key)
-            if self._unready or error is not None:
+                self._forget(key)
+            if self._unready or failure or error is not None:
                 forget_generated_code()  # a module whose kernels nobody waited for must not be used
+        for key, (name, kernels) in self._unsaved.items():
+            artifact = ARTIFACTS.get(key)
+            if artifact is not None:
+                stored.save(name, artifact, kernels)
+        if failure is not None and error is None:
+            raise failure
+
+    def _forget(self, key: Hashable) -> None:
+        ARTIFACTS.drop(key)
+        self._unsaved.pop(key, None)
 
     def artifact(
         self,
@@ -87,6 +105,28 @@ class PieceCompiler:
         artifact = ARTIFACTS.get(key)
         if artifact is not None:
             return artifact
+        entry = stored.entry_name(body, key, configs)
+        if entry is not None:
+            with patched_inductor_config(dict(configs)):
+                artifact = stored.load(entry)
+        if artifact is None:
+            made: dict[str, Callable[[], str]] = {}
+            with cpp_kernels(made, {}):
+                artifact = self._compile(key, body, configs, mode, name, sources)
+            if entry is not None:
+                self._unsaved[key] = (entry, made)
+        ARTIFACTS.put(key, artifact)
+        return artifact
+
+    def _compile(
+        self,
+        key: Hashable,
+        body: GraphModule,
+        configs: Mapping[str, object],
+        mode: FakeTensorMode,
+        name: str,
+        sources: Sequence[str],
+    ) -> Artifact:
         where = f" ({', '.join(sources)})" if sources else ""
         about = f"{name}{where} could not be compiled"
         if configs:
@@ -105,9 +145,7 @@ class PieceCompiler:
             report = partial(_failures_named, about, body, configs)
             self._unready += [(key, report, wait) for wait in waiting]
         generated = generated_call(call) if only_computes(body) else None
-        artifact = Artifact(call, *(generated or (None, False)))
-        ARTIFACTS.put(key, artifact)
-        return artifact
+        return Artifact(call, *(generated or (None, False)))
 
 
 def _compiled(body: GraphModule, operands: list[object], mode: FakeTensorMode) -> Any:

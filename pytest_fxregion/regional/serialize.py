@@ -13,6 +13,7 @@ from torch.fx import Graph, GraphModule, Node
 
 from .calling import codegen_for
 from .region import RegionCall
+from .stored import StoredCall
 
 
 def serializable(gm: GraphModule) -> GraphModule:
@@ -36,9 +37,13 @@ def serializable(gm: GraphModule) -> GraphModule:
 
 
 def _as_artifact(call: RegionCall) -> Any:
+    artifact = call.__wrapped__
+    if isinstance(artifact, StoredCall):
+        artifact = artifact.artifact()
+
     def region(*operands: object) -> object:
-        return call.__wrapped__(*operands)
+        return artifact(*operands)
 
     region.__name__ = region.__qualname__ = call.__name__
-    region.__wrapped__ = call.__wrapped__  # type: ignore[attr-defined]
+    region.__wrapped__ = artifact  # type: ignore[attr-defined]
     return region

@@ -1,0 +1,215 @@
+"""Private names of torch around compiled artifacts on disk; continues ``_torch.py``, same rules.
+
+Beside each name stands what it is for and in which torch versions it was seen.  An artifact is what
+``torch._inductor.standalone_compile(..., aot=True)`` returns.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import hashlib
+import os
+import pickle
+import platform
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import torch._inductor
+
+# The artifact's class: serialises itself.  2.11 to 2.15.
+from torch._inductor.standalone_compile import AOTCompiledArtifact as AOTCompiledArtifact
+
+from pytest_fxregion._torch import compiled_graph, inductor_config_keys
+
+
+@functools.cache
+def compiler_stamp() -> str:
+    """Digest of everything about this installation and machine that decides what code is made.
+
+    Versions, the processor's instructions, and name, size and time of every Python file of torch,
+    Triton and the region engine: an edit of Inductor is another compiler.  (torch's own key reads
+    all those files, which takes ten times as long.)
+    """
+    packages = [
+        os.path.dirname(str(torch.__file__)),
+        os.path.join(os.path.dirname(__file__), "regional"),
+    ]
+    versions: list[object] = [
+        sys.version,
+        platform.machine(),
+        torch.__version__,
+        torch.version.git_version,
+        torch.version.cuda,
+        torch.backends.cpu.get_cpu_capability(),
+        _processor_flags(),
+        os.environ.get("TRITON_INTERPRET"),
+    ]
+    try:
+        import triton
+    except ImportError:
+        pass
+    else:
+        versions.append(triton.__version__)
+        packages.append(os.path.dirname(str(triton.__file__)))
+    digest = hashlib.sha256(repr(versions).encode())
+    for package in packages:
+        digest.update(repr(sorted(_python_files(package))).encode())
+    return digest.hexdigest()
+
+
+def _python_files(folder: str) -> Iterator[tuple[str, int, int]]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                if entry.name != "__pycache__":
+                    yield from _python_files(entry.path)
+            elif entry.name.endswith(".py"):
+                info = entry.stat()
+                yield entry.path, info.st_size, info.st_mtime_ns
+
+
+def _processor_flags() -> str:
+    """The instruction sets of the processor, where the system tells."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            return next((line for line in file if line.startswith(("flags", "Features"))), "")
+    except OSError:
+        return platform.processor()
+
+
+def inductor_cache_folder() -> str | None:
+    """Where Inductor keeps what it compiled; None if its caches are off.  2.11 to 2.15."""
+    from torch._inductor import config
+    from torch._inductor.runtime.cache_dir_utils import cache_dir
+
+    if config.force_disable_caches or not config.fx_graph_cache:
+        return None
+    return cache_dir()
+
+
+def is_standalone_compile_replaced() -> bool:
+    """Whether somebody looks on while regions are compiled, or compiles them in another way."""
+    return getattr(torch._inductor.standalone_compile, "__module__", None) != "torch._inductor"
+
+
+def has_plain_inductor_config() -> bool:
+    """Whether no option of Inductor holds code (a pass of the user's), which no key can tell."""
+    from torch._inductor import config
+
+    return not any(callable(getattr(config, name, None)) for name in inductor_config_keys())
+
+
+def has_own_lowerings_only() -> bool:
+    """Whether Inductor's tables hold only what torch put there.  Not imported: not changed.
+
+    ``decomposition.decompositions``, ``lowering.user_lowerings``: 2.11 to 2.15.
+    """
+    decomposition = sys.modules.get("torch._inductor.decomposition")
+    lowering = sys.modules.get("torch._inductor.lowering")
+    if getattr(lowering, "user_lowerings", None):
+        return False
+    table = getattr(decomposition, "decompositions", {})
+    modules = {getattr(function, "__module__", None) or "torch" for function in table.values()}
+    return all(name.startswith(("torch", "functools")) for name in modules)
+
+
+@contextmanager
+def cpp_kernels(made: dict[str, Callable[[], str]], known: Mapping[str, str]) -> Iterator[None]:
+    """A scope in which C++ kernels in ``known`` are loaded from there instead of being built.
+
+    ``known``: paths of shared libraries by a digest of the kernel's source.  ``made`` takes, for
+    every other kernel, a function that gives its library's path once it is built.  Saves looking
+    for a compiler and for the CPU's vector instructions, which a kernel that was built once has.
+    ``AsyncCompile.cpp_pybinding(argtypes, source)``, ``CppPythonBindingsCodeCache``: 2.11 to 2.15.
+    """
+    from torch._inductor.async_compile import AsyncCompile
+    from torch._inductor.codecache import CppPythonBindingsCodeCache
+
+    build = AsyncCompile.cpp_pybinding
+
+    def take(self: AsyncCompile, *args: Any) -> Any:
+        digest = hashlib.sha256(repr(args).encode()).hexdigest()
+        if digest in known:
+            library = CppPythonBindingsCodeCache._load_library(known[digest], digest)
+            return getattr(library, CppPythonBindingsCodeCache.entry_function)
+        kernel = build(self, *args)
+
+        def path() -> str:
+            function = kernel.result() if hasattr(kernel, "result") else kernel
+            return str(function.__self__.__file__)
+
+        made[digest] = path
+        return kernel
+
+    AsyncCompile.cpp_pybinding = take  # type: ignore[method-assign, assignment]
+    try:
+        yield
+    finally:
+        AsyncCompile.cpp_pybinding = build  # type: ignore[method-assign]
+
+
+def dumped_artifact(artifact: Any) -> tuple[bytes, bytes] | None:
+    """Serialise an artifact of :func:`standalone_compile`: its graph, and all; None if it can't be.
+
+    The graph by itself does without Inductor's tables of operators, which take a second to import.
+    ``AOTCompiledArtifact.serialize``, ``CompiledFxGraph.prepare_for_serialization``: 2.11 to 2.15.
+    """
+    if not isinstance(artifact, AOTCompiledArtifact):
+        return None
+    found = compiled_graph(artifact)
+    if found is None or found.constants or getattr(found, "torchbind_constants", None):
+        return None
+    graph = copy.copy(found)
+    graph.prepare_for_serialization()
+    graph.fx_kwargs = {}  # how it was compiled; names the tables
+    return pickle.dumps(graph), artifact.serialize()
+
+
+def loaded_artifact(data: bytes) -> Any:
+    """Make an artifact from its serialised form, with all its wrappers."""
+    return AOTCompiledArtifact.deserialize(data)
+
+
+def loaded_graph(data: bytes, folder: str) -> Any:
+    """Make what Inductor compiled from its serialised form, ready to be called.
+
+    Its module is written to ``folder``, where nothing but this function may write, and takes no
+    other import than it needs: the one of Inductor's templates is half a second.
+    """
+    from torch._inductor.codecache import PyCodeCache, write_atomic
+    from torch._inductor.output_code import CompiledFxGraphConstants
+    from torch._inductor.triton_bundler import TritonBundler
+    from torch._inductor.utils import BoxedBool
+
+    graph = pickle.loads(data)
+    if graph._triton_bundle:
+        TritonBundler.read_and_emit(graph._triton_bundle)
+    source = graph.source_code
+    if source.count("extern_kernels") == 1:
+        source = source.replace(_TEMPLATES_IMPORT, "")
+    key = hashlib.sha256(source.encode()).hexdigest()
+    path = os.path.join(folder, f"m{key}.py")
+    if not _has_content(path, source):
+        write_atomic(path, source)
+    module = PyCodeCache.load_by_key_path(f"m{key}", path, graph.cache_linemap, {})
+    graph.current_callable = module.call
+    graph.recursively_apply_fns = getattr(module, "recursively_apply_fns", None)
+    graph.compiled_fn_runner = getattr(module, "runner", None)
+    kwargs = {"cudagraphs": BoxedBool(False), "is_backward": False}
+    graph.post_compile([], CompiledFxGraphConstants(), kwargs)
+    return graph
+
+
+_TEMPLATES_IMPORT = "from torch._inductor.select_algorithm import extern_kernels\n"
+
+
+def _has_content(path: str, text: str) -> bool:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read() == text
+    except (OSError, ValueError):
+        return False
