@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from pytest_fxregion.call import Call, named_leaves, widened
+from pytest_fxregion.errors import CheckError
 from pytest_fxregion.execution import PrecisionWatch, Results, draw_cotangents, execute
 
 
@@ -349,7 +350,7 @@ def test_given_cotangents_are_used_in_order() -> None:
     cotangents = [torch.tensor([1.0, 0.0]), torch.tensor([0.0, 1.0])]
     found = execute(call(function, leaf(2)), seed=0, backward=True, grad_outputs=cotangents)
     assert found.gradients["x"].tolist() == [2, 3]
-    with pytest.raises(ValueError, match="zip"):
+    with pytest.raises(CheckError, match="1 gradients of outputs are there, and 2 results"):
         execute(call(function, leaf(2)), seed=0, backward=True, grad_outputs=cotangents[:1])
 
 
