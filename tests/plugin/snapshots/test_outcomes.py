@@ -189,6 +189,27 @@ def test_a_run_that_was_cut_off_loses_nothing(stopped: Project, how: str, xdist:
     assert all(name.endswith("@cpu") for name in files)  # nothing half written is left
 
 
+def test_a_first_test_that_raises_under_x_loses_nothing(project: Project, xdist: bool) -> None:
+    """Stock syrupy removes every snapshot of the suite here."""
+    project.write(
+        "tests/test_first.py",
+        "from values import VALUE, doc\n\n"
+        "def test_1_raises(fxregion_snapshot):\n"
+        "    if VALUE == '2':\n"
+        "        raise RuntimeError\n"
+        '    assert doc("1") == fxregion_snapshot\n\n'
+        "def test_2_after(fxregion_snapshot):\n"
+        '    assert doc("2") == fxregion_snapshot\n',
+    )
+    project.write("tests/test_other.py", (project.root / "tests/test_first.py").read_text())
+    project.update()
+    before = project.files()
+    assert len(before) == 4
+    # With two workers, the other file's first test is under way, too.
+    assert project.update("-x", "--dist=loadfile", xdist=xdist, VALUE="2").status in (1, 2)
+    assert project.files() == before
+
+
 def test_a_comparison_in_a_fixture_counts(project: Project, xdist: bool) -> None:
     project.write(
         "tests/test_fixture.py",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
@@ -68,7 +69,7 @@ def test_a_sum_in_another_order_is_one_change(seed: int, terms: int) -> None:
     assert orders in ([], ["add_2"])
 
 
-GROUPS = {
+GROUPS: dict[str, tuple[Callable[[str, int], str], list[tuple[str, str]]]] = {
     # What becomes of groups 0 and 1, and how that is told: kind of change, before, after.
     "renamed": (lambda group, _: "9" if group == "0" else group, [("0", "9")]),
     "split": (lambda group, k: "89"[k % 2] if group == "0" else group, [("0", "8, 9")]),
