@@ -1,19 +1,30 @@
-"""How long two large snapshots take to compare: ``python benchmarks/snapshots.py [NODES]``.
+"""How long snapshots take to compare.  Needs no torch.
 
-Prints CPU seconds for parsing, matching and the whole report of two documents of one graph each,
-equal but for what the row says.  Needs no torch.
+    python benchmarks/snapshots.py
+
+Two documents of one graph of 50,000 nodes each, equal but for what the row says: CPU seconds for
+reading both and for the whole report.  Then two folders of 1,000 files of 100 nodes each, as
+``python -m pytest_fxregion compare`` reads and compares them.  Both are printed and written to
+``benchmarks/results/snapshots.json``.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
+import argparse
+import json
+import platform
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 from time import process_time
 
+from pytest_fxregion.review.folders import compare_folders, read_folder
 from pytest_fxregion.snapshots.diff import describe
 from pytest_fxregion.snapshots.document import Document, Section, parse_document, write_document
 
+RESULT = Path(__file__).parent / "results" / "snapshots.json"
+FILE_NODES = 100
 OPS = ("sin", "mul", "add", "mm", "relu", "exp", "sub", "cos")
 LAYER = 40
 
@@ -75,10 +86,28 @@ def seconds(nodes: int, **changes: object) -> tuple[float, float, tuple[str, ...
     return read, process_time() - start, report.summary
 
 
-def main() -> None:
-    nodes = int(sys.argv[1]) if len(sys.argv) > 1 else 50_000
+def folder_seconds(files: int, **changes: object) -> tuple[float, float, int]:
+    """Return CPU seconds for reading two folders and for comparing, and how many files differ."""
+    with TemporaryDirectory() as root:
+        folders = Path(root, "old"), Path(root, "new")
+        for folder, given in zip(folders, ({}, changes), strict=True):
+            for number in range(files):
+                text = graph_text(FILE_NODES, **given)  # type: ignore[arg-type]
+                file = folder / f"test_{number // 20}" / f"test_model[{number}].fx.txt"
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text(write_document(Document("", (Section("joint", text),))))
+        start = process_time()
+        old, new = map(read_folder, folders)
+        read = process_time() - start
+        start = process_time()
+        found = compare_folders(old, new)
+        return read, process_time() - start, len(found.changed) + len(found.renumbered)
+
+
+def rows_of(nodes: int) -> dict[str, Mapping[str, object]]:
+    """Return what is different in each row."""
     spread = frozenset(range(100, nodes, max(nodes // 100, 1)))
-    rows: dict[str, dict[str, object]] = {
+    return {
         "equal": {},
         "renumbered": {"first": 1},
         "one node less": {"skip": frozenset({nodes // 2})},
@@ -87,12 +116,38 @@ def main() -> None:
         "100 operations, renumbered": {"other": spread, "first": 1},
         "all tags": {"tag": lambda k: "PREFER_SAVE"},
     }
-    print(f"{nodes} nodes; CPU seconds")
-    for name, changes in rows.items():
-        read, report, summary = seconds(nodes, **changes)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="time the comparison of snapshots")
+    parser.add_argument("--nodes", type=int, default=50_000)
+    parser.add_argument("--files", type=int, default=1_000)
+    arguments = parser.parse_args()
+    graphs: dict[str, dict[str, float]] = {}
+    print(f"two graphs of {arguments.nodes} nodes; CPU seconds")
+    for name, changes in rows_of(arguments.nodes).items():
+        read, report, summary = seconds(arguments.nodes, **changes)
+        graphs[name] = {"read": round(read, 2), "report": round(report, 2)}
         print(f"{name:28} read {read:5.2f}  report {report:6.2f}  {len(summary):3} lines")
         for line in summary[:2]:
             print(f"    {line[:110]}")
+    folders: dict[str, dict[str, float]] = {}
+    print(f"two folders of {arguments.files} files of {FILE_NODES} nodes; CPU seconds")
+    for name, changes in rows_of(FILE_NODES).items():
+        if name.startswith("100 "):
+            continue  # as many as a whole file has
+        read, report, different = folder_seconds(arguments.files, **changes)
+        folders[name] = {"read": round(read, 2), "compare": round(report, 2)}
+        print(f"{name:28} read {read:5.2f}  compare {report:5.2f}  {different} differ")
+    result = {
+        "python": platform.python_version(),
+        "nodes": arguments.nodes,
+        "two graphs, CPU seconds": graphs,
+        "files": arguments.files,
+        "nodes in a file": FILE_NODES,
+        "two folders, CPU seconds": folders,
+    }
+    RESULT.write_text(json.dumps(result, indent=2) + "\n")
 
 
 if __name__ == "__main__":
