@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pytest_fxregion.errors import SnapshotError as SnapshotError
     from pytest_fxregion.harness import FxRegion as FxRegion
     from pytest_fxregion.readable import print_readable as print_readable
+    from pytest_fxregion.readable import readable_in_torch as readable_in_torch
     from pytest_fxregion.regional import Region as Region
     from pytest_fxregion.regional import regional_inductor as regional_inductor
     from pytest_fxregion.run import RegionRun as RegionRun
@@ -42,6 +43,7 @@ _HOMES = {
     "SavedValue": "capture.record",
     "SnapshotError": "errors",
     "print_readable": "readable",
+    "readable_in_torch": "readable",
     "region": "scope",
     "regional_inductor": "regional",
 }

@@ -24,6 +24,7 @@ from pytest_fxregion.readable import render
 from pytest_fxregion.readable.counters import Counters
 from pytest_fxregion.readable.symbols import stable_symbols
 from pytest_fxregion.readable.types import annotation_text
+from pytest_fxregion.readable.values import stable_text
 from pytest_fxregion.regional import RegionalGraph
 from pytest_fxregion.regional.annotation import source_of
 from pytest_fxregion.regional.effects import may_alias
@@ -102,8 +103,16 @@ class GraphCapture:
         return CompiledGraph(**self._records)
 
     def _text(self, graph: fx.GraphModule) -> str:
-        """Return a stage's text; what is numbered has the numbers of the stages before."""
-        return render(graph, root=self._root, counters=self._counters)
+        """Return a stage's text; what is numbered has the numbers of the stages before.
+
+        The record's own graph has the text's numbers, too: torch's depend on what ran before.
+        """
+        text = render(graph, root=self._root, counters=self._counters)
+        for node in graph.graph.nodes:
+            if node.meta.get("ac_graph_id") is not None:
+                shown = self._counters.number("ac_graph_id", stable_text(node.meta["ac_graph_id"]))
+                node.meta["ac_graph_id"] = shown
+        return text
 
 
 class Capture:

@@ -1,5 +1,7 @@
 """A graph's text: :func:`render` for one that goes into a snapshot, :func:`print_readable`.
 
+:func:`readable_in_torch` puts it in the place of torch's own.
+
 The code is the one of torch's ``print_readable(include_stride=True, include_device=True)``.  These
 comments are added, each on a line of its own:
 
@@ -20,6 +22,7 @@ comments are added, each on a line of its own:
 A placeholder's tags stand above the first node, with its name before them: ``# x: region: 0``.
 """
 
+from pytest_fxregion.readable.in_torch import readable_in_torch
 from pytest_fxregion.readable.writer import print_readable, render
 
-__all__ = ["print_readable", "render"]
+__all__ = ["print_readable", "readable_in_torch", "render"]

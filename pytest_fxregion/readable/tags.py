@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torch import fx
@@ -28,11 +28,15 @@ class Tags:
 
     ``ac_graph_id`` is numbered by ``counters``: torch counts checkpointed calls over the whole
     process (pytorch#167735).  ``sources`` knows the folder whose path is left out of values.
+    ``additional`` are keys of metadata that are shown, too.
     """
 
-    def __init__(self, counters: Counters, sources: SourceLines) -> None:
+    def __init__(
+        self, counters: Counters, sources: SourceLines, additional: Sequence[str] = ()
+    ) -> None:
         self._counters = counters
         self._sources = sources
+        self._additional = tuple(additional)
 
     def lines(self, node: fx.Node) -> list[str]:
         """Return the tags of ``node`` in a fixed order, one line each, without comment marks."""
@@ -44,6 +48,9 @@ class Tags:
             lines.append(checkpoint)
         if meta.get("is_gradient_acc"):
             lines.append("gradient accumulation (is_gradient_acc)")
+        for key in self._additional:
+            if key in meta:
+                lines.append(self._sources.without_root(_line(key, meta[key])))
         return lines
 
     def _annotation_lines(self, custom: object) -> list[str]:

@@ -7,7 +7,7 @@ comments are this package's own: source lines without line numbers, and every ta
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,7 @@ def render(
     root: Path | None = None,
     colored: bool = False,
     counters: Counters | None = None,
+    additional_meta: Sequence[str] = (),
 ) -> str:
     """Return the text of ``gm``, and of every graph module inside it.
 
@@ -49,11 +50,11 @@ def render(
     ``site-packages``, else by its bare name.  ``colored`` adds terminal colours, with which the
     text is no Python any more.  ``counters`` are those of an earlier text whose numbers this one
     goes on with, as a backward's checkpointed calls are the joint graph's; without them it counts
-    from 0.
+    from 0.  ``additional_meta`` are further keys of ``node.meta`` to show.
     """
     if counters is None:
         counters = Counters()
-    text = "\n".join(_module_lines(gm, name, _Text(root, counters))) + "\n"
+    text = "\n".join(_module_lines(gm, name, _Text(root, counters, additional_meta))) + "\n"
     text = stable_symbols(gm, counters)(text)
     return colored_text(text) if colored else text
 
@@ -64,13 +65,16 @@ def print_readable(
     *,
     root: Path | None = None,
     colored: bool = False,
+    additional_meta: Sequence[str] = (),
 ) -> str:
     """Return the text of ``gm`` as :func:`render` makes it, and print it unless told not to.
 
     Takes the place of ``gm.print_readable``: its text is valid Python whatever the metadata holds,
     shows every tag, and does not change from run to run.
     """
-    text = render(gm, name=type(gm).__name__, root=root, colored=colored)
+    text = render(
+        gm, name=type(gm).__name__, root=root, colored=colored, additional_meta=additional_meta
+    )
     if print_output:
         print(text)
     return text
@@ -79,10 +83,12 @@ def print_readable(
 class _Text:
     """What all graph modules of one text share."""
 
-    def __init__(self, root: Path | None, counters: Counters) -> None:
+    def __init__(
+        self, root: Path | None, counters: Counters, additional_meta: Sequence[str]
+    ) -> None:
         self.sources = SourceLines(root)
         self.counters = counters
-        self.tags = Tags(self.counters, self.sources)
+        self.tags = Tags(self.counters, self.sources, additional_meta)
 
 
 def _module_lines(gm: fx.GraphModule, name: str, text: _Text) -> list[str]:

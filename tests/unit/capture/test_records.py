@@ -147,7 +147,10 @@ def test_stages_of_one_graph_count_together_and_two_graphs_do_not() -> None:
 
     def shown(record: GraphRecord | None) -> list[str]:
         assert record is not None
-        return re.findall(r"ac_graph_id: (\d+)", record.text)
+        found = re.findall(r"ac_graph_id: (\d+)", record.text)
+        ids = (n.meta["ac_graph_id"] for n in record.graph.graph.nodes if "ac_graph_id" in n.meta)
+        assert found == [str(number) for number in ids]
+        return found
 
     for _ in range(2):
         capture = GraphCapture(None, "")
