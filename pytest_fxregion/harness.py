@@ -240,12 +240,12 @@ class FxRegion:
     def _report_lost_annotations(self, annotated: AnnotatedLines, compilation: Compilation) -> None:
         graphs = len(compilation.graphs)
         lost = lost_lines(annotated, compilation.regions, graphs)
-        if not lost:
-            return
-        text = f"{self._test}: {describe(lost, self._root, graphs)}"
-        if self._strict:
-            raise CheckError(text)
-        warnings.warn(text, FxRegionWarning, stacklevel=3)
+        texts = [describe(lost, self._root, graphs)] if lost else []
+        texts += compilation.losses
+        if self._strict and texts:
+            raise CheckError("\n".join(f"{self._test}: {text}" for text in texts))
+        for text in texts:
+            warnings.warn(f"{self._test}: {text}", FxRegionWarning, stacklevel=3)
 
     def _run_in_float64(
         self,

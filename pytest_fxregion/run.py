@@ -98,6 +98,11 @@ class RegionRun:
         return self.compilation.kernels
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """What there is to say besides: tags that differ from torch's, nodes that a region lost."""
+        return self.compilation.notes + self.compilation.losses
+
+    @property
     def joint(self) -> GraphRecord:
         """The joint graph, before it was split into forward and backward."""
         return self._only("joint")
@@ -244,6 +249,8 @@ class RegionRun:
         parts += ["\n---- what was done where ----", *(f"  {x}" for x in self.execution.lines())]
         if self.tracked.eager:
             parts += ["\n---- sums of gradients, in eager ----", *sums]
+        if self.notes:
+            parts += ["\n---- notes ----", *(f"  {note}" for note in self.notes)]
         return "\n".join(parts)
 
     def summary(self) -> dict[str, Any]:

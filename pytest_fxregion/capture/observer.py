@@ -17,6 +17,7 @@ import torch
 from torch import fx
 
 from pytest_fxregion._torch import OpOverload, generated_source, size_hint, untyped_size
+from pytest_fxregion.capture.notes import joint_losses, joint_notes, random_losses
 from pytest_fxregion.capture.record import Compilation, CompiledGraph, GraphRecord, SavedValue
 from pytest_fxregion.kernels.source import Program, read_program
 from pytest_fxregion.passes.metadata import BACKWARD, SIDE
@@ -55,6 +56,8 @@ class GraphCapture:
             node_count=count_operations(graph),
             gradient_accumulations=gradient_accumulations(graph),
             merged=merged,
+            notes=joint_notes(graph, self._root),
+            losses=joint_losses(graph, self._root),
             provenance=self._provenance,
         )
 
@@ -90,6 +93,7 @@ class GraphCapture:
             recomputed={} if stage == "inference" else self._recomputed,
             saved_for_backward=self._saved_by(compiled) if stage == "forward" else (),
             merged=merged,
+            losses=random_losses(before, self._root) if stage == "forward" else (),
             provenance=self._provenance,
         )
 

@@ -44,7 +44,8 @@ class GraphRecord:
     ``gradient_accumulations`` and ``recomputed`` are names of nodes of the graph before its regions
     were scooped out; the latter, of a forward or a backward, are those that the backward computes
     again, each with its bytes for the sizes of this call.  ``merged`` counts the nodes that were
-    taken out of a joint or inference graph because an equal one is in it.
+    taken out of a joint or inference graph because an equal one is in it.  ``notes`` are sentences
+    on tags that differ from torch's, ``losses`` on nodes that a region has, or may have, lost.
     """
 
     stage: str
@@ -58,6 +59,8 @@ class GraphRecord:
     recomputed: Mapping[str, int] = field(default_factory=dict)
     saved_for_backward: tuple[SavedValue, ...] = ()
     merged: int = 0
+    notes: tuple[str, ...] = ()
+    losses: tuple[str, ...] = ()
     provenance: str = ""
 
     @property
@@ -165,6 +168,18 @@ class Compilation:
             for record in graph.stages()
             for region in record.regions
         )
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What there is to say of all graphs besides their text, each once."""
+        records = [record for graph in self.graphs for record in graph.stages()]
+        return tuple(dict.fromkeys(note for record in records for note in record.notes))
+
+    @property
+    def losses(self) -> tuple[str, ...]:
+        """Which nodes of all graphs a region has lost, or may have, each once."""
+        records = [record for graph in self.graphs for record in graph.stages()]
+        return tuple(dict.fromkeys(loss for record in records for loss in record.losses))
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:

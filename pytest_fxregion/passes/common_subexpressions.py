@@ -13,6 +13,10 @@ but compute.  They are merged only where nothing that the user asked for would c
 - nothing that they read is written to in between, and their own value is never written to;
 - neither is handed out: two outputs that are equal are still two tensors.
 
+In a region, views and what is made of constants alone stay as they are, though operations on equal
+ones are equal: they cost nothing there, and one that is shared would tie the region's pieces to
+each other and make the first of equal layers another than the rest.
+
 One pass in graph order: linear in the graph.
 """
 
@@ -26,7 +30,12 @@ from torch import fx
 from pytest_fxregion._torch import OpOverload, global_state_switches
 from pytest_fxregion.passes.metadata import SIDE
 from pytest_fxregion.regional.annotation import AnnotationReader
-from pytest_fxregion.regional.effects import alias_classes, is_pure, written_arguments
+from pytest_fxregion.regional.effects import (
+    alias_classes,
+    is_pure,
+    may_alias,
+    written_arguments,
+)
 
 # What they give is not determined by what they are given.
 _UNINITIALISED = frozenset(
@@ -57,25 +66,37 @@ def merge_common_subexpressions(graph_module: fx.GraphModule) -> int:
     storages = _Storages(nodes)
     reader = AnnotationReader()
     first: dict[Hashable, fx.Node] = {}
-    merged: dict[fx.Node, fx.Node] = {}
+    equal: dict[fx.Node, fx.Node] = {}
+    constant: set[fx.Node] = set()
+    kept_twice: list[fx.Node] = []
     epoch = 0
     for node in nodes:
+        if node.op == "call_function" and constant.issuperset(node.all_input_nodes):
+            constant.add(node)
         if node.target in global_state_switches:
             epoch += 1  # from here on the same operator may do something else
         storages.run(node)
         if not _may_be_merged(node) or storages.is_fixed(node):
             continue
         try:
-            key = (epoch, storages.state_of(node), _call_key(node, merged), _plan_key(node, reader))
+            key = (epoch, storages.state_of(node), _call_key(node, equal), _plan_key(node, reader))
         except _NotComparableError:
             continue
         kept = first.setdefault(key, node)
-        if kept is not node:
-            merged[node] = kept
-    for node, kept in merged.items():
-        node.replace_all_uses_with(kept)
-        graph.erase_node(node)
-    return len(merged)
+        if kept is node:
+            continue
+        equal[node] = kept
+        if reader.read(node) is not None and (node in constant or _is_view(node)):
+            kept_twice.append(node)
+    stay = set(kept_twice)
+    for node, kept in equal.items():
+        if node not in stay:
+            node.replace_all_uses_with(kept)
+            graph.erase_node(node)
+    for node in reversed(kept_twice):
+        if not node.users:
+            graph.erase_node(node)
+    return len(nodes) - len(graph.nodes)
 
 
 class _Storages:
@@ -120,22 +141,26 @@ def _may_be_merged(node: fx.Node) -> bool:
     return getattr(target, "__module__", "") in ("_operator", "operator")
 
 
-def _call_key(node: fx.Node, merged: Mapping[fx.Node, fx.Node]) -> Hashable:
+def _is_view(node: fx.Node) -> bool:
+    return isinstance(node.target, OpOverload) and any(may_alias(node))
+
+
+def _call_key(node: fx.Node, equal: Mapping[fx.Node, fx.Node]) -> Hashable:
     """Return what the node computes: operator, operands, constants, and the form of its value."""
-    arguments = _argument_key((node.args, node.kwargs), merged)
+    arguments = _argument_key((node.args, node.kwargs), equal)
     return (node.target, arguments, _form(node.meta.get("val")))
 
 
-def _argument_key(value: object, merged: Mapping[fx.Node, fx.Node]) -> Hashable:
+def _argument_key(value: object, equal: Mapping[fx.Node, fx.Node]) -> Hashable:
     """Return a stand-in; 1, True, 1.0 and -0.0, 0.0 have different ones."""
     if isinstance(value, fx.Node):
-        return merged.get(value, value)
+        return equal.get(value, value)
     if isinstance(value, (tuple, list)):
-        return tuple(_argument_key(item, merged) for item in value)
+        return tuple(_argument_key(item, equal) for item in value)
     if isinstance(value, Mapping):
-        return tuple((key, _argument_key(value[key], merged)) for key in sorted(value, key=str))
+        return tuple((key, _argument_key(value[key], equal)) for key in sorted(value, key=str))
     if isinstance(value, slice):
-        return ("slice", _argument_key((value.start, value.stop, value.step), merged))
+        return ("slice", _argument_key((value.start, value.stop, value.step), equal))
     if value is None or isinstance(value, (bool, int, str, float, complex)):
         return (type(value), repr(value))
     if isinstance(value, (torch.dtype, torch.device, torch.layout, torch.memory_format)):

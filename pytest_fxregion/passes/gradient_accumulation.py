@@ -32,6 +32,9 @@ from pytest_fxregion._torch import AutogradNode, current_tracer, node_of_traced_
 
 ADD = torch.ops.aten.add.Tensor
 
+# The key in a node's metadata of what torch itself took for an accumulation, and is none.
+TORCHS_OWN = "fxregion_torchs_gradient_acc"
+
 # The key in ``custom`` that marks an accumulation while tracing goes on.
 MARK = "fxregion_gradient_accumulation"
 
@@ -130,14 +133,18 @@ def reachable(roots: Iterable[AutogradNode]) -> list[AutogradNode]:
 def tag_accumulations(joint_graph: fx.GraphModule) -> int:
     """Turn the marks in ``joint_graph`` into tags; return how many there are.
 
-    Every other node loses the tag it may have been given while tracing.
+    Every other node loses the tag that torch may have given it: torch tags whatever is computed
+    between two nodes of autograd's graph, and so the arithmetic of tensor hooks as well.  Where
+    torch's tag differs, the node's metadata says what it was under :data:`TORCHS_OWN`.
     """
     count = 0
     for module in joint_graph.modules():
         if not isinstance(module, fx.GraphModule):
             continue
         for node in module.graph.nodes:
-            node.meta.pop("is_gradient_acc", None)
+            tagged_by_torch = bool(node.meta.pop("is_gradient_acc", False))
+            if tagged_by_torch != (MARK in (node.meta.get("custom") or ())):
+                node.meta[TORCHS_OWN] = tagged_by_torch
             if MARK in (node.meta.get("custom") or ()):
                 node.meta["is_gradient_acc"] = True
                 del node.meta["custom"]

@@ -7,6 +7,9 @@ A backward node belongs to the forward node whose autograd sequence number (``se
 Several forward nodes may share a number: an operation that creates no autograd node takes over the
 number of the one before it.  The first of them owns it.  Numbers go across the graphs of
 higher-order operators: a backward in one body may belong to a forward in another.
+
+Some numbers have no forward node: writing in place makes a node of autograd's that stands for no
+single operation.  Then the line of code tells, where all that it computed is annotated alike.
 """
 
 from __future__ import annotations
@@ -20,25 +23,41 @@ from torch import fx
 SIDE = "partitioner_tag"
 BACKWARD = "is_backward"
 
+# The key in the metadata of a backward node of which it is not known what it belongs to.
+UNMATCHED = "fxregion_unmatched"
+
 
 def copy_forward_metadata(joint_graph: fx.GraphModule) -> None:
     """Copy ``custom``, module stack and source stack from forward to backward nodes, by ``seq_nr``.
 
     ``custom`` is copied deeply and merged over what a scope in the backward itself had set; on a
     clash the forward's value stands.  Gradient accumulations take nothing, and neither does a
-    node whose number no forward node has.  Run it after the accumulations have been tagged.
+    node whose number no forward node has and whose line has no one annotation: it is marked
+    :data:`UNMATCHED`.  Run it after the accumulations have been tagged.
     """
     owners: dict[int, fx.Node] = {}
+    lines: dict[str, fx.Node | None] = {}
     for node in _all_nodes(joint_graph):
-        if "seq_nr" in node.meta and node.meta.get(SIDE) != BACKWARD:
+        if node.meta.get(SIDE) == BACKWARD:
+            continue
+        if "seq_nr" in node.meta:
             owners.setdefault(node.meta["seq_nr"], node)
+        line = node.meta.get("stack_trace")
+        if line and node.op == "call_function":
+            one = lines.setdefault(line, node)
+            if one is not None and one.meta.get("custom") != node.meta.get("custom"):
+                lines[line] = None
 
     for node in _all_nodes(joint_graph):
         if node.meta.get(SIDE) != BACKWARD or node.meta.get("is_gradient_acc"):
             continue
         owner = owners.get(node.meta.get("seq_nr", -1))
+        if owner is None:
+            owner = lines.get(node.meta.get("stack_trace", ""))
         if owner is not None:
             _inherit(node, owner)
+        elif node.op == "call_function" and "custom" not in node.meta:
+            node.meta[UNMATCHED] = True
 
 
 def _inherit(node: fx.Node, owner: fx.Node) -> None:

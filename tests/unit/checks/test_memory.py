@@ -47,7 +47,7 @@ def test_a_bound_is_a_number_of_bytes_or_a_text(bound: int | str, expected: int)
 
 @pytest.mark.parametrize("bound", [-1, 1.5, True, None, "", "big", "12", "3 kiB", "-1 B", "1 Mi"])
 def test_anything_else_is_an_error_that_says_what_is_meant(bound: Any) -> None:
-    with pytest.raises(OptionError, match="a text like '1.5 MiB'"):
+    with pytest.raises(OptionError, match=r"a text like '1\.5 MiB'"):
         parse_bytes(bound)
 
 
@@ -218,5 +218,5 @@ def test_bytes_are_told_by_region() -> None:
     assert again["'waves'"] == run.forward.recomputed_bytes == 2 * MATRIX
     assert {r.kind for r in run.backward.regions} == {"recompute", "backward"}
     assert sum(run.backward.recomputed_by_region.values()) == 2 * MATRIX
-    with pytest.raises(CheckError, match="a result of inductor_region_1, test_memory.py"):
+    with pytest.raises(CheckError, match=r"a result of inductor_region_1, test_memory\.py"):
         run.check_memory(saved_at_most=0)

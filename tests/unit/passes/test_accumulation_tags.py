@@ -16,6 +16,7 @@ from torch.utils.checkpoint import (
     create_selective_checkpoint_contexts,
 )
 
+from pytest_fxregion.passes.gradient_accumulation import MARK, TORCHS_OWN, tag_accumulations
 from tests.unit.passes.joint_tracing import joint_graph, leaf, tagged
 
 ADD = torch.ops.aten.add.Tensor
@@ -322,8 +323,6 @@ def test_tagged_nodes_have_no_custom_and_no_mark_stays_behind() -> None:
 
 
 def test_tags_that_tracing_gave_wrongly_are_taken_away() -> None:
-    from pytest_fxregion.passes.gradient_accumulation import MARK, tag_accumulations
-
     graph = fx.Graph()
     x = graph.placeholder("x")
     wrong = graph.call_function(ADD, (x, x))
@@ -332,8 +331,8 @@ def test_tags_that_tracing_gave_wrongly_are_taken_away() -> None:
     right.meta["custom"] = {MARK: True}
     graph.output(right)
     assert tag_accumulations(fx.GraphModule({}, graph)) == 1
-    assert wrong.meta == {}
-    assert right.meta == {"is_gradient_acc": True}
+    assert wrong.meta == {TORCHS_OWN: True}
+    assert right.meta == {TORCHS_OWN: False, "is_gradient_acc": True}
 
 
 def test_torch_is_left_as_it_was() -> None:

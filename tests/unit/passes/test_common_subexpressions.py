@@ -182,6 +182,29 @@ def test_items_and_arithmetic_on_sizes_are_merged() -> None:
     assert drawing.merged() == 3
 
 
+REGION = {"custom": {"compile_with_inductor": 0}}
+
+
+@pytest.mark.parametrize(("meta", "expected"), [(REGION, 0), ({}, 2)], ids=["region", "outside"])
+def test_views_and_constants_of_a_region_stay_where_they_are(
+    meta: dict[str, Any], expected: int
+) -> None:
+    drawing = Drawing()
+    for _ in range(2):
+        drawing.use(drawing.call(aten.t.default, drawing.x, meta=meta))
+        drawing.use(drawing.call(aten.ones.default, [2, 2], meta=meta))
+    assert drawing.merged() == expected
+
+
+def test_operations_on_equal_views_and_constants_are_equal() -> None:
+    drawing = Drawing()
+    for _ in range(2):
+        view = drawing.call(aten.t.default, drawing.x, meta=REGION)
+        mask = drawing.call(aten.tril.default, drawing.call(aten.ones.default, [2, 2], meta=REGION))
+        drawing.use(drawing.call(aten.mul.Tensor, view, mask, meta=REGION))
+    assert drawing.merged() == 4  # nothing reads the second view, mask and ones any more
+
+
 def equal_in_a_region(x: Tensor) -> Tensor:
     with region():
         a = x.sin() * 2

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, fx
 from torch.fx.traceback import annotate
 
-from pytest_fxregion.passes.metadata import copy_forward_metadata
+from pytest_fxregion.passes.metadata import UNMATCHED, copy_forward_metadata
 from tests.unit.passes.joint_tracing import joint_graph, leaf
 
 
@@ -114,6 +114,40 @@ def test_a_node_without_a_partner_takes_nothing() -> None:
     copy_forward_metadata(drawing.module())
     assert "custom" not in other.meta
     assert "custom" not in none.meta
+
+
+def test_a_line_whose_operations_are_annotated_alike_tells_where_no_number_does() -> None:
+    drawing = Drawing()
+    drawing.forward(seq_nr=1, custom={"a": 1}, stack_trace="line 1")
+    drawing.forward(seq_nr=2, custom={"a": 1}, stack_trace="line 1")
+    drawing.forward(seq_nr=3, custom={"a": 1}, stack_trace="line 2")
+    drawing.forward(seq_nr=4, stack_trace="line 2")
+    known = drawing.backward(seq_nr=9, stack_trace="line 1")
+    ambiguous = drawing.backward(seq_nr=9, stack_trace="line 2")
+    unheard_of = drawing.backward(seq_nr=9, stack_trace="line 3")
+    copy_forward_metadata(drawing.module())
+    assert known.meta["custom"] == {"a": 1}
+    assert UNMATCHED not in known.meta
+    for node in (ambiguous, unheard_of):
+        assert "custom" not in node.meta
+        assert node.meta[UNMATCHED]
+
+
+def test_writing_in_place_in_a_region_keeps_its_backward_there() -> None:
+    def function(x: Tensor) -> Tensor:
+        h = x * 2
+        with annotate({"compile_with_inductor": 0}):
+            h[1] = x[2]
+        return h.tanh()
+
+    joint = joint_graph(function, leaf(3))
+    lost = [node.name for node in joint.graph.nodes if UNMATCHED in node.meta]
+    assert not lost
+    written = [n for n in joint.graph.nodes if "h[1] = x[2]" in n.meta.get("stack_trace", "")]
+    backward = [n for n in written if n.meta["partitioner_tag"] == "is_backward"]
+    assert backward
+    for node in backward:
+        assert node.meta.get("is_gradient_acc") or node.meta["custom"]
 
 
 def test_a_backward_node_does_not_inherit_from_a_backward_node() -> None:

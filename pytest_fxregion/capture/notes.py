@@ -1,0 +1,70 @@
+"""What there is to say of a graph besides its text.  In: a graph; out: sentences naming its nodes.
+
+Notes tell where our tags differ from torch's.  Losses tell which nodes are in no compiled region
+although they were asked into one, or may have been.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from torch import fx
+
+from pytest_fxregion._torch import operator_under_rng_state
+from pytest_fxregion.passes.gradient_accumulation import TORCHS_OWN
+from pytest_fxregion.passes.metadata import UNMATCHED
+from pytest_fxregion.regional.annotation import AnnotationReader, source_of
+
+
+def joint_notes(joint_graph: fx.GraphModule, root: Path | None) -> tuple[str, ...]:
+    """Say of which nodes torch's own tag of a gradient accumulation was another than ours."""
+    said = {
+        True: "is no gradient accumulation, though torch tags it: autograd did not add it",
+        False: "is a gradient accumulation that torch does not tag: autograd added it",
+    }
+    return tuple(
+        f"{_named(node, root)} {said[node.meta[TORCHS_OWN]]}"
+        for node in _nodes(joint_graph)
+        if TORCHS_OWN in node.meta
+    )
+
+
+def joint_losses(joint_graph: fx.GraphModule, root: Path | None) -> tuple[str, ...]:
+    """Say of which backward nodes it is not known whether they belong to a region."""
+    reader = AnnotationReader()
+    if not any(reader.read(node) for node in _nodes(joint_graph)):
+        return ()
+    return tuple(
+        f"{_named(node, root)} in the backward belongs to no operation of the forward that is "
+        "known, so it takes no annotation"
+        for node in _nodes(joint_graph)
+        if node.meta.get(UNMATCHED)
+    )
+
+
+def random_losses(graph: fx.GraphModule, root: Path | None) -> tuple[str, ...]:
+    """Say which random operations of a region are left out of it because they are drawn again."""
+    reader = AnnotationReader()
+    found = []
+    for node in _nodes(graph):
+        drawn = operator_under_rng_state(node)
+        if drawn is not None and reader.read(node) is not None:
+            found.append(
+                f"{_named(node, root)} draws with {drawn[0]} what checkpointing draws again: torch "
+                "cannot compile that operator, so it runs beside its region"
+            )
+    return tuple(found)
+
+
+def _nodes(graph: fx.GraphModule) -> Iterator[fx.Node]:
+    for module in graph.modules():
+        if isinstance(module, fx.GraphModule):
+            yield from module.graph.nodes
+
+
+def _named(node: fx.Node, root: Path | None) -> str:
+    source = source_of(node)
+    if source is None:
+        return f"`{node.name}`"
+    return f"`{node.name}` ({source if root is None else source.removeprefix(f'{root}/')})"
