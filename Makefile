@@ -14,7 +14,7 @@ BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 STAMP := $(VENV)/.installed-$(or $(TORCH),$(TORCH_DEFAULT))
 
-.PHONY: help demo test lint format compat gpu-check docs clean
+.PHONY: help demo test test-page screenshots lint format compat gpu-check docs clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -26,6 +26,16 @@ demo: $(STAMP) ## run the examples and show their graphs and checks
 test: $(STAMP) ## run the whole suite
 	@echo "== the suite, on two processes"
 	$(PYTEST) -n 2 --dist loadgroup --fxregion --durations=10
+
+test-page: $(VENV)/.page-installed ## test the HTML report in Chromium, which the machine must have
+	$(PYTEST) tests/page -ra
+
+screenshots: $(VENV)/.page-installed ## take the README's picture of the HTML report
+	$(BIN)/python scripts/screenshots.py
+
+$(VENV)/.page-installed: $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[page]"
+	@touch $@
 
 lint: $(STAMP) ## ruff and mypy --strict
 	@echo "== ruff"

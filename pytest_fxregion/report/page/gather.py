@@ -19,7 +19,8 @@ from pytest_fxregion.collection import is_fxregion_test
 from pytest_fxregion.report.page.model import Page, Test
 from pytest_fxregion.snapshots.files import write_atomically
 
-_ADDRESS = re.compile(r"(?<= object) at 0x[0-9a-fA-F]+")
+# What differs between equal runs: addresses, and the line that says which worker it was.
+_CHANGING = re.compile(r"(?<= object) at 0x[0-9a-fA-F]+|^\[gw\d+\] .* -- Python .*\n")
 _NOTE = "fxregion-page"
 _WRITER = pytest.StashKey["PageWriter"]()
 
@@ -159,9 +160,10 @@ def _outcome(report: pytest.TestReport) -> str:
 
 
 def _text(report: pytest.TestReport) -> str:
-    """Return why a test did not pass, without addresses, which differ between equal runs."""
+    """Return why a test did not pass."""
     if report.passed:
         return ""
     if isinstance(report.longrepr, tuple):
         return str(report.longrepr[2])
-    return _ADDRESS.sub("", str(getattr(report, "wasxfail", "") or report.longreprtext))
+    text = str(getattr(report, "wasxfail", "") or report.longreprtext)
+    return _CHANGING.sub("", text).strip("\n")

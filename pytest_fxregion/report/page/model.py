@@ -76,6 +76,10 @@ class Test:
             return str(self.difference["summary"][0])
         lines = [line.strip() for line in self.text.splitlines() if line.strip()]
         errors = [line[2:].strip() for line in lines if line.startswith("E ")]
+        if len(errors) > 1 and errors[0].endswith(
+            ":"
+        ):  # "… raised:", and what was on the next line
+            errors = [f"{errors[0]} {errors[1]}"]
         where = re.compile(r"^\S+:\d+: ")  # of pytest's own line above a failure
         plain = [line for line in lines if not where.match(line) and not line.startswith(">")]
         return next(iter(errors or plain or lines), "")

@@ -28,6 +28,10 @@ const choice = (label, choices, chosen, onchoose) =>
     ),
   );
 
+// Text with names in backticks, as code.
+const quoted = (line) =>
+  line.split(/`([^`]+)`/).map((part, at) => (at % 2 ? make("code", {}, part) : part));
+
 const plural = (count, what) => `${count} ${what}${count === 1 ? "" : "s"}`;
 
 const number = (value, digits = 2) => {

@@ -165,7 +165,7 @@ class Overview {
                 {},
                 button(test.title, () => open(test.place), { class: "way" }),
                 make("span", { class: "dim" }, test.file),
-                make("p", {}, test.headline),
+                make("p", {}, quoted(test.headline)),
               ),
             ),
           )

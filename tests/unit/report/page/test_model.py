@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_fxregion.report.page.difference import difference
 from pytest_fxregion.report.page.model import Test, finite
-from tests.unit.report.page.data import BLOCK_RUN, page_of, passed
-from tests.unit.snapshots.texts import BLOCK, edited
-
-ACCEPT = "pytest tests/test_block.py::test_block --fxregion --snapshot-update"
-
-CHANGED = {
-    "path": "snapshots/test_block/test_block.fx.txt",
-    **difference(
-        BLOCK, edited(BLOCK, {"joint": (("        # region: 0\n        add:", "        add:"),)})
-    ),
-}
+from tests.unit.report.page.data import (
+    ACCEPT,
+    CHANGED,
+    failed,
+    page_of,
+    passed,
+)
 
 
 def test_what_failed_is_listed_first_and_then_by_name() -> None:
@@ -50,13 +45,13 @@ def test_an_entry_says_what_is_searched_and_filtered_by() -> None:
     assert entry["devices"] == ["cuda:0, virtual h100 (no GPU)"]
     assert entry["regions"] == ["0"]
     assert entry["operators"] == [
-        f"aten.{op}" for op in ("add.Tensor", "cos.default", "mul.Tensor", "sin.default")
+        f"aten.{op}"
+        for op in ("add.Tensor", "cos.default", "exp.default", "mul.Tensor", "sin.default")
     ]
 
 
 def test_the_headline_of_a_changed_snapshot_is_its_first_words() -> None:
-    test = Test.of("test_a.py::test_a", ["failed"], "…", [BLOCK_RUN], CHANGED)
-    assert test.headline == "`add` in joint left region 0"
+    assert failed().headline == CHANGED["summary"][0]
 
 
 @pytest.mark.parametrize(
@@ -70,6 +65,10 @@ def test_the_headline_of_a_changed_snapshot_is_its_first_words() -> None:
             "test_a.py:9: run.check()\ntest_a.py::test_a: gradients are not summed\n  w: 2",
             "test_a.py::test_a: gradients are not summed",
         ),
+        (
+            "E   BackendCompilerFailed: backend raised:\nE   RegionError: no such key",
+            "BackendCompilerFailed: backend raised: RegionError: no such key",
+        ),
         ("needs a GPU: none is there", "needs a GPU: none is there"),
         ("", ""),
     ],
@@ -79,8 +78,7 @@ def test_the_headline_of_another_failure_is_what_went_wrong(text: str, headline:
 
 
 def test_the_command_that_accepts_is_the_one_at_the_end() -> None:
-    text = f"differs\n\nTo accept what was compiled now, run:\n{ACCEPT}"
-    assert Test.of("test_a.py::test_a", ["failed"], text, [], None).command == ACCEPT
+    assert failed().command == ACCEPT
     assert Test.of("test_a.py::test_a", ["failed"], "E  wrong", [], None).command == ""
 
 
