@@ -16,6 +16,10 @@ CUDNN = SDPBackend.CUDNN_ATTENTION
 FLASH = SDPBackend.FLASH_ATTENTION
 EFFICIENT = SDPBackend.EFFICIENT_ATTENTION
 MATH = SDPBackend.MATH
+# Since torch 2.14: groups of heads in memory-efficient attention (pytorch#191085), heads of up to
+# 256 in cuDNN's, and none of cuDNN's for a single query on Blackwell with 2.14's own cuDNN.
+NEW = torch.__version__ >= (2, 14)  # type: ignore[operator]
+ONLY_2_14 = NEW and torch.__version__ < (2, 15)  # type: ignore[operator]
 OPERATOR = {CUDNN: "cudnn", FLASH: "flash", EFFICIENT: "efficient"}
 
 CASES: list[tuple[str, dict[str, Any], SDPBackend]] = [
@@ -33,9 +37,16 @@ CASES: list[tuple[str, dict[str, Any], SDPBackend]] = [
     ("a100", {"dtype": HALF, "mask": "bool"}, EFFICIENT),
     ("a100", {"dtype": SINGLE, "mask": "float"}, EFFICIENT),
     ("a100", {"dtype": HALF, "grouped": True}, FLASH),
-    ("a100", {"dtype": SINGLE, "grouped": True}, MATH),
+    ("a100", {"dtype": SINGLE, "grouped": True}, EFFICIENT if NEW else MATH),
+    ("a100", {"dtype": HALF, "key_heads": 1}, FLASH if NEW else MATH),
+    ("h100", {"dtype": HALF, "key_heads": 1}, CUDNN if NEW else MATH),
+    ("h100", {"dtype": SINGLE, "key_heads": 1}, EFFICIENT if NEW else MATH),
+    ("b200", {"dtype": HALF, "queries": 1}, FLASH if ONLY_2_14 else CUDNN),
+    ("h100", {"dtype": HALF, "queries": 1}, CUDNN),
     ("h100", {"dtype": HALF, "head": 12}, FLASH),
-    ("h100", {"dtype": HALF, "head": 256}, FLASH),
+    ("h100", {"dtype": HALF, "head": 256}, CUDNN if NEW else FLASH),
+    ("a100", {"dtype": HALF, "head": 256}, FLASH),
+    ("h100", {"dtype": HALF, "head": 192}, FLASH),
     ("l4", {"dtype": HALF, "head": 200}, EFFICIENT),
     ("h100", {"dtype": SINGLE, "head": 10}, MATH),
     ("h100", {"dtype": HALF, "dropout": 0.25}, CUDNN),
@@ -50,9 +61,10 @@ def _inputs(
     head: int = 16,
     grouped: bool = False,
     queries: int = 8,
+    key_heads: int = 4,
     **_: Any,
 ) -> tuple[list[torch.Tensor], torch.Tensor | None]:
-    heads = 2 if grouped else 4
+    heads = 2 if grouped else key_heads
     make = {"device": "cuda", "dtype": dtype}
     query = torch.randn(2, queries, 4, head, **make).transpose(1, 2)  # type: ignore[call-overload]
     key, value = (torch.randn(2, heads, 8, head, **make) for _ in range(2))  # type: ignore[call-overload]

@@ -5,8 +5,16 @@
 #include <c10/core/Allocator.h>
 #include <c10/core/Device.h>
 #include <c10/core/GeneratorImpl.h>
+#include <torch/headeronly/version.h>
+
+// 215 for torch 2.15.
+#define FXREGION_TORCH (TORCH_VERSION_MAJOR * 100 + TORCH_VERSION_MINOR)
 
 namespace fxregion {
+
+// cuDNN of this torch's CUDA wheels; the same for its CPU build, whose graphs are to be the same.
+constexpr long kCudnnOfWheels =
+    FXREGION_TORCH >= 215 ? 92600 : FXREGION_TORCH >= 214 ? 92400 : 91900;
 
 // One device, always index 0; every process (each xdist worker) has its own.
 inline const c10::Device kDevice{c10::DeviceType::CUDA, 0};

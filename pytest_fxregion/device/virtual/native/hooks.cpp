@@ -98,10 +98,10 @@ class VirtualHooks final : public CUDAHooksInterface {
     return active() || own_->supportsBFloat16RNNWithCuDNN();
   }
   long versionCuDNN() const override {
-    return says_cudnn_version() ? own_->versionCuDNN() : kCudnn;
+    return says_cudnn_version() ? own_->versionCuDNN() : kCudnnOfWheels;
   }
   long versionRuntimeCuDNN() const override {
-    return says_cudnn_version() ? own_->versionRuntimeCuDNN() : kCudnn;
+    return says_cudnn_version() ? own_->versionRuntimeCuDNN() : kCudnnOfWheels;
   }
   double batchnormMinEpsilonCuDNN() const override {
     return active() ? 0.0 : own_->batchnormMinEpsilonCuDNN();
@@ -128,9 +128,6 @@ class VirtualHooks final : public CUDAHooksInterface {
   }
 
  private:
-  // What a CPU build says inside; 9.16 is new enough for torch to prefer cuDNN's attention.
-  static constexpr long kCudnn = 91600;
-
   bool says_cudnn_version() const {
     return !active() || own_->compiledWithCuDNN();
   }
