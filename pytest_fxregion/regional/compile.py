@@ -16,6 +16,7 @@ from pytest_fxregion._torch import (
     RestartAnalysis,
     forget_generated_code,
     generated_call,
+    generated_source,
     kernels_awaited_later,
     output_strides,
     patched_inductor_config,
@@ -32,6 +33,7 @@ from .artifacts import ARTIFACTS, Artifact
 from .effects import only_computes
 from .layout import displaced_results, with_strides_kept
 from .repro import repro_script
+from .sharing import returned_operands, with_copies
 
 _Scope = Callable[[], AbstractContextManager[None]]
 
@@ -149,10 +151,17 @@ class PieceCompiler:
 
 
 def _compiled(body: GraphModule, operands: list[object], mode: FakeTensorMode) -> Any:
-    """Compile a body; once more, written otherwise, if results have other strides than traced."""
+    """Compile a body; again, written otherwise, if results are not what was traced.
+
+    They may be an operand in place of a new tensor, or have other strides.
+    """
     call = standalone_compile(body, operands)
     if torch.is_grad_enabled() and any(getattr(o, "requires_grad", False) for o in operands):
         return call  # gives what the backward needs as well, and makes views from their bases
+    shared = returned_operands(body, generated_source(call))
+    if shared:
+        body = with_copies(body, shared)
+        call = standalone_compile(body, operands)
     displaced = displaced_results(body, output_strides(call, mode))
     return standalone_compile(with_strides_kept(body, displaced), operands) if displaced else call
 
