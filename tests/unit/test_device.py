@@ -33,6 +33,7 @@ OPTIONS = Options(
     compile_kernels=False,
     snapshot_dir=Path("snapshots"),
     artifacts=Path("artifacts"),
+    report=None,
     command=(),
 )
 
