@@ -6,13 +6,16 @@ Beside each name stands what it is for and in which torch versions it was seen. 
 
 from __future__ import annotations
 
+import atexit
 import copy
 import functools
 import hashlib
 import os
 import pickle
 import platform
+import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -89,6 +92,20 @@ def inductor_cache_folder() -> str | None:
     if config.force_disable_caches or not config.fx_graph_cache:
         return None
     return cache_dir()
+
+
+@contextmanager
+def new_inductor_cache() -> Iterator[None]:
+    """A scope in which Inductor's caches are empty; what it puts there stays to the process's end.
+
+    ``fresh_cache(dir=, delete=)``: 2.11 to 2.15.
+    """
+    from torch._inductor.utils import fresh_cache
+
+    folder = tempfile.mkdtemp(prefix="fxregion-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    with fresh_cache(dir=folder, delete=False):
+        yield
 
 
 def is_standalone_compile_replaced() -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -25,7 +27,12 @@ from pytest_fxregion._torch import (
     without_node_metadata,
     without_second_remat,
 )
-from pytest_fxregion._torch_artifacts import cpp_kernels
+from pytest_fxregion._torch_artifacts import (
+    cpp_kernels,
+    inductor_cache_folder,
+    is_standalone_compile_replaced,
+    new_inductor_cache,
+)
 from pytest_fxregion.errors import RegionError
 
 from . import stored
@@ -65,7 +72,7 @@ class PieceCompiler:
                 key, failures_named, wait = self._unready[0]
                 try:
                     with failures_named():
-                        wait()
+                        _wait_for_kernels(wait)
                 except Exception as unbuilt:
                     failure = failure or unbuilt
                     self._forget(key)
@@ -142,8 +149,23 @@ class PieceCompiler:
             without_second_remat(),
         ):
             waiting: list[Callable[[], None]] = []
-            with kernels_awaited_later() if _is_on_cpu(body) else nullcontext(waiting) as waiting:
-                call = _compiled(body, operands, mode)
+            later = kernels_awaited_later() if _is_on_cpu(body) else nullcontext(waiting)
+            try:
+                with later as waiting:
+                    call = _compiled(body, operands, mode)
+            except RestartAnalysis:
+                raise
+            except Exception as error:
+                if is_standalone_compile_replaced() or inductor_cache_folder() is None:
+                    raise
+                with new_inductor_cache():
+                    call = _compiled(body, operands, mode)
+                waiting = []
+                warnings.warn(
+                    f"{name} was compiled anew: what {inductor_cache_folder()} holds gave "
+                    f"{type(error).__name__}: {error}",
+                    stacklevel=2,
+                )
             report = partial(_failures_named, about, body, configs)
             self._unready += [(key, report, wait) for wait in waiting]
         generated = generated_call(call) if only_computes(body) else None
@@ -164,6 +186,18 @@ def _compiled(body: GraphModule, operands: list[object], mode: FakeTensorMode) -
         call = standalone_compile(body, operands)
     displaced = displaced_results(body, output_strides(call, mode))
     return standalone_compile(with_strides_kept(body, displaced), operands) if displaced else call
+
+
+def _wait_for_kernels(wait: Callable[[], None]) -> None:
+    """Wait; a library in Inductor's cache that cannot be loaded, as it was cut off, is rebuilt."""
+    try:
+        wait()
+    except ImportError as error:
+        cache = inductor_cache_folder()
+        if cache is None or not error.path or not Path(error.path).is_relative_to(cache):
+            raise
+        Path(error.path).unlink(missing_ok=True)
+        wait()
 
 
 @contextmanager

@@ -142,17 +142,20 @@ def _folder() -> Path | None:
 
 def _library(folder: Path, digest: str) -> str:
     path = folder / f"{digest}.so"
-    if hashlib.sha256(path.read_bytes()).hexdigest() != digest:
-        path.unlink()
+    if not _is_whole(path, digest):
         raise ValueError("not a whole library")
     return str(path)
+
+
+def _is_whole(path: Path, digest: str) -> bool:
+    return path.exists() and hashlib.sha256(path.read_bytes()).hexdigest() == digest
 
 
 def _keep_library(folder: Path, path: str) -> str:
     content = Path(path).read_bytes()
     digest = hashlib.sha256(content).hexdigest()
     kept = folder / f"{digest}.so"
-    if not kept.exists():
+    if not _is_whole(kept, digest):
         _write(kept, content)
     return digest
 
