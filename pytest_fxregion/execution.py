@@ -306,15 +306,27 @@ def _gradients(
 def _changed_arguments(
     before: Sequence[tuple[str, Any]], after: Sequence[tuple[str, Any]]
 ) -> dict[str, torch.Tensor]:
-    """Return what was written to, and what shares memory with it."""
-    tensors = [tensor for _, tensor in after if isinstance(tensor, torch.Tensor)]
-    written = {id(tensor) for tensor in tensors if was_written(tensor)}
-    memory = {key for tensor in tensors if id(tensor) in written for key in _memory(tensor)}
-    return {
-        f"{name} after the call": tensor.detach()
+    """Return what was written to, and what shares memory with that.
+
+    A compiled graph writes to memory that several arguments share without telling each of them.
+    """
+    pairs = [
+        (name, original, tensor)
         for (name, original), (_, tensor) in zip(before, after, strict=True)
         if isinstance(original, torch.Tensor)
-        and (id(tensor) in written or not memory.isdisjoint(_memory(tensor)))
+    ]
+    count = Counter(key for _, _, tensor in pairs for key in _memory(tensor))
+    written: set[int] = set()
+    memory: set[int] = set()
+    for _, original, tensor in pairs:
+        shared = any(count[key] > 1 for key in _memory(tensor))
+        if was_written(tensor) or (shared and not torch.equal(original, tensor)):
+            written.add(id(tensor))
+            memory.update(_memory(tensor))
+    return {
+        f"{name} after the call": tensor.detach()
+        for name, _, tensor in pairs
+        if id(tensor) in written or not memory.isdisjoint(_memory(tensor))
     }
 
 

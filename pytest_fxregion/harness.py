@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -35,11 +35,13 @@ from pytest_fxregion.checks.outside import results_outside
 from pytest_fxregion.checks.roundings import Samples
 from pytest_fxregion.device import Device
 from pytest_fxregion.device.virtual.launches import recorded
-from pytest_fxregion.errors import CheckError, FxRegionWarning
+from pytest_fxregion.errors import CheckError, FxRegionError, FxRegionWarning
 from pytest_fxregion.execution import Again, PrecisionWatch, Results, execute
 from pytest_fxregion.kernels.execution import execution_record
 from pytest_fxregion.kernels.machine_code import compile_kernels
 from pytest_fxregion.run import RegionRun, SnapshotCheck, Tracked
+
+E = TypeVar("E", bound=Exception)
 
 
 class FxRegion:
@@ -112,6 +114,7 @@ class FxRegion:
         with (
             only_torchs_own_trace(),
             compiler_reset(),
+            double_backward_explained(self._test),
             patched_inductor_config({"fallback_random": True}),
             recorded() as launches,
         ):
@@ -129,8 +132,9 @@ class FxRegion:
             outside = results_outside(
                 compiled_pieces(compilation),
                 regional=lambda: again.run(compiled),
-                eager=again.run,
+                eager=partial(eager_again, again),
                 results=regional.values,
+                sums=(*watched.found(), *between_graphs.found()),
             )
             if len(capture.result().graphs) != len(compilation.graphs):
                 outside = frozenset()  # it was compiled anew, with regions that gave their own
@@ -144,7 +148,7 @@ class FxRegion:
             reference=reference,
             precision=precision,
             outside=outside,
-            samples=Samples(again.run, self.seed),
+            samples=Samples(partial(eager_again, again), self.seed),
             explain=partial(self._explain, again, name),
             tracked=Tracked(watched.found(), between_graphs.found(), watched.movable()),
             provenance=self._provenance,
@@ -158,6 +162,44 @@ class FxRegion:
         self.runs.append(run)
         self._report_lost_annotations(annotated, compilation)
         return run
+
+    def raises(
+        self,
+        expected: type[E],
+        function: Callable[..., Any],
+        /,
+        *args: Any,
+        dynamic: bool | None = None,
+        backward: bool = True,
+        **kwargs: Any,
+    ) -> E:
+        """Hold a call with bad input to eager: both runs must raise ``expected``; returns eager's.
+
+        Raises :class:`~pytest_fxregion.errors.CheckError` if one of them gives a result, or if
+        torch.compile raises what code that catches eager's exception would not catch.
+        """
+        call = Call(function, args, kwargs)
+        dynamic = self._dynamic if dynamic is None else dynamic
+        compiled = torch.compile(function, backend=RegionalBackend(), dynamic=dynamic)
+        raised: list[Exception] = []
+        for which, run in (("eager", None), ("the regional run", compiled)):
+            with only_torchs_own_trace(), compiler_reset():
+                try:
+                    execute(call, run=run, seed=self.seed, backward=backward)
+                except Exception as error:
+                    raised.append(error)
+                else:
+                    raise CheckError(
+                        f"{self._test}: {which} raises nothing, not {expected.__name__}"
+                    )
+            kind = expected if which == "eager" else type(raised[0])
+            if not isinstance(raised[-1], kind):
+                raise CheckError(
+                    f"{self._test}: {which} raises {type(raised[-1]).__name__}, "
+                    f"not {kind.__name__}: {raised[-1]}"
+                ) from raised[-1]
+        assert isinstance(raised[0], expected)
+        return raised[0]
 
     @contextmanager
     def seeded(self) -> Iterator[None]:
@@ -211,8 +253,7 @@ class FxRegion:
         watched = EagerAccumulations(self._root)
         # Anomaly mode keeps for every autograd node the line of the forward that made it.
         lines = torch.autograd.set_detect_anomaly(True, check_nan=False)
-        # Eager's `cond` and `while_loop` are built on torch.compile.
-        with only_torchs_own_trace(), lines, unfolded_checkpoints(), uncached_autocast(), annotated:
+        with as_traced(), lines, annotated:
             eager = execute(
                 call,
                 seed=self.seed,
@@ -288,6 +329,35 @@ def only_torchs_own_trace() -> Iterator[None]:
         yield
     finally:
         trace.handlers = handlers
+
+
+@contextmanager
+def as_traced() -> Iterator[None]:
+    """Have eager sum gradients where a traced function does."""
+    # Eager's `cond` and `while_loop` are built on torch.compile.
+    with only_torchs_own_trace(), unfolded_checkpoints(), uncached_autocast():
+        yield
+
+
+def eager_again(again: Again) -> dict[str, Any]:
+    """Run a call in eager once more."""
+    with as_traced():
+        return again.run()
+
+
+@contextmanager
+def double_backward_explained(test: str) -> Iterator[None]:
+    """Say what to do where a function differentiates through its own compiled part."""
+    try:
+        yield
+    except RuntimeError as error:
+        if "double backward" not in str(error):
+            raise
+        raise FxRegionError(
+            f"{test}: gradients of gradients do not flow through a compiled graph ({error}). "
+            "Take the first gradient inside of the function with torch.func.grad or torch.func.vjp,"
+            " which are traced: then its own backward gives second-order gradients"
+        ) from error
 
 
 @contextmanager

@@ -4,17 +4,17 @@ Comes in: named results of runs on the same inputs and seed (eager, regional and
 had, eager in float64).  Goes out: one :class:`Difference` a result, and whether it is allowed.
 
 The rule for floating point.  A compiler may reorder and fuse, so its error is of eager's size but
-not eager's error.  Two bounds hold at once:
+not eager's error.  The error is that against the float64 run; without one (the function draws
+random numbers, or works in a fixed low precision of its own), or where eager is so far from it that
+it cannot be a reference, against eager.  Each element may be off by what ``ERROR_FACTOR`` times
+eager's own error there and ``ROUNDINGS`` roundings of that element explain, or else by ``SPREADS``
+times the spread of runs whose roundings were moved at random
+(:mod:`pytest_fxregion.checks.roundings`).  So a small element that is wrong is found beside a large
+one, and a sum that cancels may be off by the rounding of its terms.
 
-- for the result as a whole: the error against float64 may be at most ``ERROR_FACTOR`` times the
-  largest error that eager itself makes, plus ``ROUNDINGS`` roundings of the largest value.  Without
-  a float64 run to hold it against (the function draws random numbers, or works in a fixed low
-  precision of its own), or where eager is so far from it that it cannot be one, regional is held to
-  eager with the tolerance of the lowest precision in use, from :data:`TOLERANCES`;
-- for each element: the error may be at most what ``ERROR_FACTOR`` times eager's own error there
-  and ``ROUNDINGS`` roundings of that element explain, or else ``SPREADS`` times the spread of runs
-  whose roundings were moved at random (:mod:`pytest_fxregion.checks.roundings`).  So a small
-  element that is wrong is found beside a large one.
+Where the function does not stand being moved, the result as a whole is judged: its largest error
+may be ``ERROR_FACTOR`` times eager's plus ``ROUNDINGS`` roundings of the largest value, or, against
+eager, that of the lowest precision in use, from :data:`TOLERANCES`.
 
 Results that no region has a part in must have eager's bits.  So must integers and booleans, always.
 NaN and infinities must stand in the same places.  Python's floats are held to eager.  Shape, dtype,
@@ -87,8 +87,8 @@ def compare(
 
     ``reference`` holds the same results in float64, or is None.  ``precision`` is the lowest
     floating-point precision that eager computed in, where that is known.  ``outside`` are names of
-    results that no region has a part in.  Without ``samples`` the bound for each element is left
-    out.  ``tolerance`` takes the place of the rule above, but for ``outside``.
+    results that no region has a part in.  Without ``samples`` each result is judged as a
+    whole.  ``tolerance`` takes the place of the rule above, but for ``outside``.
     """
     if reference is not None and not _is_believable(eager, reference):
         reference = None
@@ -207,7 +207,7 @@ def _compare_with_reference(
     epsilon = torch.finfo(eager.dtype).eps
     whole = torch.full_like(own_error, ERROR_FACTOR * eager_error + ROUNDINGS * epsilon * scale)
     own = ERROR_FACTOR * own_error + ROUNDINGS * epsilon * reference.abs()
-    allowed = _narrowed(rule, whole, own, regional, reference, finite)
+    allowed = _bound(rule, whole, own, regional, reference, finite)
     return _judge(rule.name, "float64", eager, regional, reference, allowed, eager_error)
 
 
@@ -222,11 +222,11 @@ def _compare_with_eager(rule: _Rule, eager: torch.Tensor, regional: torch.Tensor
         tolerance = Tolerance(*TOLERANCES.get(lowest, (torch.finfo(lowest).eps * 4, 1e-5)))
     whole = tolerance.atol + tolerance.rtol * reference.abs()
     own = ROUNDINGS * epsilon * reference.abs()
-    allowed = _narrowed(rule, whole, own, regional, reference, torch.isfinite(reference))
+    allowed = _bound(rule, whole, own, regional, reference, torch.isfinite(reference))
     return _judge(rule.name, "eager", eager, regional, reference, allowed, 0.0)
 
 
-def _narrowed(
+def _bound(
     rule: _Rule,
     whole: torch.Tensor,
     own: torch.Tensor,
@@ -234,21 +234,21 @@ def _narrowed(
     reference: torch.Tensor,
     finite: torch.Tensor,
 ) -> torch.Tensor:
-    """Return the bound of each element: ``whole``, or less where rounding explains less.
+    """Return the bound of each element; ``whole`` if it cannot be told for each.
 
     Runs with moved roundings are made only if an element's ``own`` bound does not hold.
     """
     error = torch.where(finite, (regional.to(reference.dtype) - reference).abs(), 0.0)
-    if rule.samples is None or bool((error > whole).any()):
+    if rule.samples is None:
         return whole
-    allowed = torch.minimum(whole, own)
+    allowed = own
     for count in (FEW_SAMPLES, MANY_SAMPLES):
         if not bool((error > allowed).any()):
             break
         spread = _spread([run.get(rule.name) for run in rule.samples(count)], reference, count)
         if spread is None:
             return whole
-        allowed = torch.minimum(whole, torch.maximum(own, SPREADS * spread))
+        allowed = torch.maximum(own, SPREADS * spread)
     return allowed
 
 

@@ -1,13 +1,14 @@
 """How far rounding alone moves eager's results.  In: a call; out: runs of it, rounded otherwise.
 
-The error that rounding leaves differs from element to element of one result by orders of magnitude:
-where large terms cancel it is that of the terms, elsewhere that of the element.  It is estimated as
-in stochastic arithmetic (Vignes, "A stochastic arithmetic for reliable scientific computation",
-1993; Parker, "Monte Carlo arithmetic", 1997): the call is run in its own precision several times,
-and each time every operation's result is moved at random by one machine epsilon up or down.  What
-an operation reduces over (a matrix product, a sum, a normalisation) rounds inside it, so that its
-operands are moved as well.  How far such runs lie from the true result is, element by element, the
-error that this function makes of rounding, whatever operations it is of.
+The error that rounding leaves differs from element to element of one result by orders of
+magnitude: where large terms cancel it is that of the terms, elsewhere that of the element. It is
+estimated as in stochastic arithmetic (Vignes, "A stochastic arithmetic for reliable scientific
+computation", 1993; Parker, "Monte Carlo arithmetic", 1997): the call is run in its own precision
+several times, and each time every operation's result is moved at random by one machine epsilon up
+or down. What an operation reduces over (a matrix product, a sum, a normalisation) rounds inside
+it, so that its operands are moved as well; of an operator that runs a subgraph, too. How far such
+runs lie from the true result is, element by element, the error that this function makes of
+rounding, whatever operations it is of.
 """
 
 from __future__ import annotations
@@ -69,6 +70,8 @@ class MovedRoundings(DispatchMode):
         """Run the operation on moved operands where it reduces, and move what it gives."""
         kwargs = kwargs or {}
         if not isinstance(func, OpOverload):
+            if "triton" not in func.name():  # whose operands are written to
+                args, kwargs = tree_map(self._moved_copy, (args, kwargs))
             return tree_map(self._move, func(*args, **kwargs))
         name = func.name().partition("::")[2].partition(".")[0]
         schema = schema_of(func)

@@ -13,6 +13,7 @@ from pytest_fxregion.checks.culprit.pieces import copied
 from pytest_fxregion.checks.culprit.shrink import Part
 from pytest_fxregion.checks.difference import Difference
 from pytest_fxregion.checks.numerics import compare
+from pytest_fxregion.checks.roundings import Samples
 
 
 def differences(part: Part, configs: Mapping[str, object]) -> tuple[Difference, ...]:
@@ -26,7 +27,8 @@ def differences(part: Part, configs: Mapping[str, object]) -> tuple[Difference, 
         compiled = _compiled(part, configs)
     except Exception:  # whatever a part may raise: it shows no difference
         return ()
-    found = compare(eager, compiled, _reference(part))
+    samples = Samples(lambda: _run(part.module, part.inputs), seed=0)
+    found = compare(eager, compiled, _reference(part), samples=samples)
     return tuple(difference for difference in found if difference.problem is not None)
 
 
