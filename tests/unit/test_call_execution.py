@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.testing._internal.two_tensor import TwoTensor
 
 from pytest_fxregion.call import Call, named_leaves, widened
 from pytest_fxregion.errors import CheckError
@@ -272,6 +273,32 @@ def test_outputs_are_kept_as_they_were_when_the_call_returned() -> None:
     assert found.values["output"].tolist() == [2, 2]
 
 
+def test_outputs_in_the_memory_of_others_are_said_with_their_place() -> None:
+    model = nn.Linear(2, 2)
+
+    def function(x: Tensor) -> list[Tensor]:
+        h = x * 2
+        return [x, x[1:], h, h[1].view(2), model.weight, x + 1]
+
+    found = run(function, torch.ones(2, 2)).values
+    shared = {name: value for name, value in found.items() if " in the memory of " in name}
+    assert shared == {
+        "output[0] in the memory of x": 0,
+        "output[1] in the memory of x": 2,
+        "output[3] in the memory of output[2]": 2,
+        "output[4] in the memory of model.weight": 0,
+    }
+
+
+def test_the_generators_state_is_a_result_where_numbers_are_drawn() -> None:
+    name = "random state of cpu after the call"
+    once = run(lambda x: x * torch.rand(2), torch.ones(2)).values
+    again = run(lambda x: x * torch.rand(2), torch.ones(2)).values
+    twice = run(lambda x: x * torch.rand(2) * torch.rand(2), torch.ones(2)).values
+    assert once[name] == again[name] != twice[name]
+    assert name not in run(lambda x: x * 2, torch.ones(2)).values
+
+
 def test_inputs_that_are_no_leaves_become_leaves() -> None:
     start = leaf(2)
     found = from_ones(lambda x: x * x, start * 2)
@@ -302,6 +329,31 @@ def test_copies_keep_strides_and_are_not_taken_for_written(made: Tensor) -> None
 def test_windows_that_overlap_are_copied_apart() -> None:
     windows = torch.arange(5.0).unfold(0, 3, 1)
     assert torch.equal(run(lambda x: x * 1, windows).values["output"], windows)
+
+
+def test_arguments_that_share_memory_share_it_in_the_copies() -> None:
+    base = torch.arange(12.0).reshape(3, 4)
+    first, column = base[0], base[:, 1]
+
+    def function(row: Tensor, columns: list[Tensor], other: Tensor) -> Tensor:
+        row.mul_(10)
+        return columns[0] + other
+
+    found = run(function, first, [column], torch.ones(3))
+    assert found.values["output"].tolist() == [11, 6, 10]
+    assert found.values["row after the call"].tolist() == [0, 10, 20, 30]
+    # Nobody wrote to it, but it has changed.
+    assert found.values["columns[0] after the call"].tolist() == [10, 5, 9]
+    assert "other after the call" not in found.values
+    assert torch.equal(base, torch.arange(12.0).reshape(3, 4))
+
+
+def test_leaves_that_share_memory_have_gradients_of_their_own() -> None:
+    base = torch.ones(4)
+    first, second = base[:2].requires_grad_(), base[2:].requires_grad_()
+    found = from_ones(lambda a, b: a * 2 + b * 3, first, second)
+    assert found.gradients["a"].tolist() == [2, 2]
+    assert found.gradients["b"].tolist() == [3, 3]
 
 
 def test_copies_have_what_was_set_on_the_tensor() -> None:
@@ -392,6 +444,30 @@ def test_nothing_warns() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         run(function, leaf(2), torch.ones(2))
+
+
+# --- tensor subclasses ---
+
+
+def test_a_subclass_is_compared_by_the_tensors_that_it_is_made_of() -> None:
+    x = TwoTensor(torch.ones(2), torch.full((2,), 3.0)).requires_grad_()
+    found = run(lambda x: x * 2, x)
+    assert list(found.values) == [
+        "form of output",
+        "output.a",
+        "output.b",
+        "form of gradient of x",
+        "gradient of x.a",
+        "gradient of x.b",
+    ]
+    assert found.values["form of output"] == (
+        "TwoTensor of torch.float32 on cpu, shape (2,), strides (1,), with gradient"
+    )
+    assert found.values["output.b"].tolist() == [6, 6]
+    (cotangent,) = found.cotangents
+    assert torch.equal(found.values["gradient of x.a"], 2 * cotangent.a)
+    assert torch.equal(found.values["gradient of x.b"], 2 * cotangent.b)
+    assert not torch.equal(cotangent.a, cotangent.b)
 
 
 # --- in float64 ---
