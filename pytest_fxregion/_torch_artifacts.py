@@ -23,6 +23,9 @@ from typing import Any
 import torch
 import torch._inductor
 
+# Sets, or with None suspends, the context of the compile in progress.  2.11 to 2.15.
+from torch._guards import tracing
+
 # The artifact's class: serialises itself.  2.11 to 2.15.
 from torch._inductor.standalone_compile import AOTCompiledArtifact as AOTCompiledArtifact
 
@@ -188,7 +191,8 @@ def dumped_artifact(artifact: Any) -> tuple[bytes, bytes] | None:
 
 def loaded_artifact(data: bytes) -> Any:
     """Make an artifact from its serialised form, with all its wrappers."""
-    return AOTCompiledArtifact.deserialize(data)
+    with tracing(None):
+        return AOTCompiledArtifact.deserialize(data)
 
 
 def loaded_graph(data: bytes, folder: str) -> Any:
@@ -217,7 +221,8 @@ def loaded_graph(data: bytes, folder: str) -> Any:
     graph.recursively_apply_fns = getattr(module, "recursively_apply_fns", None)
     graph.compiled_fn_runner = getattr(module, "runner", None)
     kwargs = {"cudagraphs": BoxedBool(False), "is_backward": False}
-    graph.post_compile([], CompiledFxGraphConstants(), kwargs)
+    with tracing(None):  # a graph that is being compiled would take our strides for its own
+        graph.post_compile([], CompiledFxGraphConstants(), kwargs)
     return graph
 
 
