@@ -270,10 +270,14 @@ def without_node_metadata() -> AbstractContextManager[None]:
 
 
 def tracing_with(mode: FakeTensorMode) -> AbstractContextManager[object]:
-    """The tracing context of ``mode``: the present one if it is that mode's, else a new one."""
+    """The tracing context of ``mode``: the present one if it is that mode's, else a new one.
+
+    In the present one nothing is said of the strides of a forward's outputs: AOTAutograd would take
+    them for those of the graph that it compiles (``TracingContext.output_strides``, 2.11 to 2.15).
+    """
     context = TracingContext.try_get()
     if context is not None and context.fake_mode is mode:
-        return nullcontext()
+        return TracingContext.patch(output_strides=None)
     return tracing(TracingContext(mode))
 
 

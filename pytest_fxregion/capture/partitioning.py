@@ -4,6 +4,9 @@ An operation that draws random numbers stays in a graph although nothing uses it
 later draws are eager's.  Where it has several results (dropout on CUDA), the partitioner knows it
 for one of several by its users, finds none, and raises "Expected native_dropout to be a tensor".
 
+It copies one without inputs into the backward, too, where later draws are then not eager's; what is
+the forward's there, and unused, is taken out.
+
 What it puts in place of random operations that are recomputed is annotated as they were.
 """
 
@@ -15,7 +18,9 @@ from typing import Any
 from torch import fx
 
 from pytest_fxregion._torch import default_partition
+from pytest_fxregion.passes.metadata import BACKWARD, SIDE
 from pytest_fxregion.passes.replacements import RandomOperations
+from pytest_fxregion.regional.effects import is_drawn_or_pure
 
 _READER = "fxregion_reader_of_unused_results"
 
@@ -36,7 +41,15 @@ def partition(joint_graph: fx.GraphModule, joint_inputs: Any, **rest: Any) -> tu
         for node in list(half.graph.nodes):
             if node.meta.get(_READER):
                 half.graph.erase_node(node)
+    _, backward = halves
+    for node in reversed(list(backward.graph.nodes)):
+        if _is_forwards(node) and not node.users and is_drawn_or_pure(node):
+            backward.graph.erase_node(node)
     return halves
+
+
+def _is_forwards(node: fx.Node) -> bool:
+    return node.op == "call_function" and node.meta.get(SIDE, BACKWARD) != BACKWARD
 
 
 def _has_several_results(node: fx.Node) -> bool:

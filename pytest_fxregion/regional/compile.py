@@ -40,7 +40,7 @@ from .artifacts import ARTIFACTS, Artifact
 from .effects import only_computes
 from .layout import displaced_results, with_strides_kept
 from .repro import repro_script
-from .sharing import returned_operands, with_copies
+from .sharing import FOLDING_OFF, returned_operands
 
 _Scope = Callable[[], AbstractContextManager[None]]
 
@@ -181,11 +181,13 @@ def _compiled(body: GraphModule, operands: list[object], mode: FakeTensorMode) -
     if torch.is_grad_enabled() and any(getattr(o, "requires_grad", False) for o in operands):
         return call  # gives what the backward needs as well, and makes views from their bases
     shared = returned_operands(body, generated_source(call))
-    if shared:
-        body = with_copies(body, shared)
-        call = standalone_compile(body, operands)
-    displaced = displaced_results(body, output_strides(call, mode))
-    return standalone_compile(with_strides_kept(body, displaced), operands) if displaced else call
+    with patched_inductor_config(FOLDING_OFF) if shared else nullcontext():
+        if shared:
+            call = standalone_compile(body, operands)
+        displaced = displaced_results(body, output_strides(call, mode))
+        if displaced:
+            call = standalone_compile(with_strides_kept(body, displaced), operands)
+    return call
 
 
 def _wait_for_kernels(wait: Callable[[], None]) -> None:

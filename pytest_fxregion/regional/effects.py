@@ -82,6 +82,11 @@ def is_pure(node: Node) -> bool:
     return node.op == "call_function" and _kind(node.target) is None
 
 
+def is_drawn_or_pure(node: Node) -> bool:
+    """Whether the node does nothing but compute its value, from random numbers perhaps."""
+    return node.op == "call_function" and _kind(node.target) in (None, "rng")
+
+
 def written_arguments(node: Node) -> list[Node]:
     """Return the arguments that the node writes to."""
     if node.op == "call_method":

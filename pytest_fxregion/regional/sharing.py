@@ -1,24 +1,26 @@
-"""Results that are new tensors, as the graph says.  In: a body and its code; out: a new body.
+"""Results that are new tensors, as the graph says.  In: a body and its code; out: which are not.
 
-Inductor takes operations away that change nothing (``x + zeros_like(x)``) without asking whether
-their value is a result: the code then returns the operand itself, and who writes to one of the two
-writes to both (seen in torch 2.13; a result that is a ``clone`` stays one).
+Inductor takes sums with zeros and products with ones away (``x + zeros_like(x)``) without asking
+whether their value is a result: the code then returns the operand itself, and who writes to one of
+the two writes to both (seen in torch 2.13; a ``clone`` of such a result is taken away too).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
 
 import torch
-from torch.fx import Graph, GraphModule, Node
+from torch.fx import GraphModule, Node
 
-from pytest_fxregion._torch import LazyGraphModule, storage_key
+from pytest_fxregion._torch import storage_key
 
 from .layout import results_of
 
 _TAKEN = re.compile(r"^ *([\w, ]+?),? = args$", re.MULTILINE)
 _RETURNED = re.compile(r"^ *return \((.*)\)$", re.MULTILINE)
+# Without this nothing is taken away.
+FOLDING_OFF = {"joint_graph_constant_folding": False}
+
 # An operand as it is, or under another shape: `arg0_1`, `reinterpret_tensor(arg0_1, (6, 4), …`.
 _OPERAND = re.compile(r"^(?:reinterpret_tensor\()?(\w+)$")
 
@@ -46,24 +48,6 @@ def returned_operands(body: GraphModule, source: str) -> list[Node]:
         and isinstance(node.meta.get("val"), torch.Tensor)
         and storages.isdisjoint(storage_key(node.meta["val"]))
     ]
-
-
-def with_copies(body: GraphModule, shared: Collection[Node]) -> GraphModule:
-    """Copy a body so that its ``shared`` results are copies of what they were."""
-    graph = Graph()
-    new: dict[Node, Node] = {}
-    for node in body.graph.nodes:
-        if node.op != "output":
-            new[node] = graph.node_copy(node, new.__getitem__)
-    results = []
-    for node in results_of(body):
-        result = new[node]
-        if node in shared:
-            result = graph.call_function(torch.ops.aten.clone.default, (new[node],))
-            result.meta = dict(node.meta)
-        results.append(result)
-    graph.output(tuple(results))
-    return LazyGraphModule(body, graph, class_name="Region")
 
 
 def _items(text: str) -> list[str]:
