@@ -29,6 +29,9 @@ from torch._functorch._aot_autograd import graph_capture as joint_capture
 # Where operations with Python floats are made ones with tensors (`tensorify_python_scalars`).
 from torch._functorch._aot_autograd import graph_compile as joint_compile
 
+# Where waits between streams are put into the backward, by `custom["stream"]`; 2.11 to 2.15.
+from torch._functorch._aot_autograd import streams as joint_streams
+
 # Splits the joint graph in two, saving what eager would save; does what the AC tags ask for.
 from torch._functorch.partitioners import default_partition as default_partition
 
@@ -69,6 +72,21 @@ def operator_under_rng_state(node: fx.Node) -> tuple[Any, tuple[Any, ...], dict[
         kwargs.pop("rng_state", None)
         return node.args[0], node.args[1:], kwargs
     return None
+
+
+def is_stream_of_dynamo(number: object) -> bool:
+    """Whether a number is one that dynamo gave to a stream of the function that it traces.
+
+    ``get_external_object_by_index``: 2.11 to 2.15.
+    """
+    from torch._dynamo.graph_bytecode_inputs import get_external_object_by_index
+
+    if not isinstance(number, int) or number < 0:
+        return False
+    try:
+        return isinstance(get_external_object_by_index(number), torch.Stream)
+    except AssertionError:  # nothing has this number
+        return False
 
 
 # --- execution and checks: containers, sizes, what runs ---

@@ -308,19 +308,18 @@ def _changed_arguments(
 ) -> dict[str, torch.Tensor]:
     """Return what was written to, and what shares memory with that.
 
-    A compiled graph writes to memory that several arguments share without telling each of them.
+    Not every write is counted: a compiled graph's to memory that several arguments share, and those
+    of `torch._foreach_*_` under a dispatch mode (2.11 to 2.15).  So other values tell as well.
     """
     pairs = [
         (name, original, tensor)
         for (name, original), (_, tensor) in zip(before, after, strict=True)
         if isinstance(original, torch.Tensor)
     ]
-    count = Counter(key for _, _, tensor in pairs for key in _memory(tensor))
     written: set[int] = set()
     memory: set[int] = set()
     for _, original, tensor in pairs:
-        shared = any(count[key] > 1 for key in _memory(tensor))
-        if was_written(tensor) or (shared and not torch.equal(original, tensor)):
+        if was_written(tensor) or (_memory(tensor) and not torch.equal(original, tensor)):
             written.add(id(tensor))
             memory.update(_memory(tensor))
     return {

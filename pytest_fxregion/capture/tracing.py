@@ -18,6 +18,7 @@ import torch
 from torch import fx
 
 from pytest_fxregion._torch import joint_capture, joint_compile
+from pytest_fxregion.capture.streams import only_numbered_streams
 from pytest_fxregion.passes.gradient_accumulation import AccumulationRecorder, tag_accumulations
 from pytest_fxregion.passes.metadata import copy_forward_metadata
 from pytest_fxregion.passes.replacements import replacements_annotated
@@ -55,5 +56,6 @@ def joint_graph_passes() -> Iterator[None]:
         patch.object(torch.autograd, "grad", watched_backward),
         patch.object(joint_compile, "tensorify_python_scalars", annotated_tensorify),
         patch.object(joint_capture, "copy_fwd_metadata_to_bw_nodes", after_tracing),
+        only_numbered_streams(),
     ):
         yield

@@ -41,6 +41,7 @@ from .effects import only_computes
 from .layout import displaced_results, with_strides_kept
 from .repro import repro_script
 from .sharing import FOLDING_OFF, returned_operands
+from .streams import only_numbered_streams
 
 _Scope = Callable[[], AbstractContextManager[None]]
 
@@ -147,6 +148,7 @@ class PieceCompiler:
             tracing_with(mode),
             without_node_metadata(),
             without_second_remat(),
+            only_numbered_streams(body),
         ):
             waiting: list[Callable[[], None]] = []
             later = kernels_awaited_later() if _is_on_cpu(body) else nullcontext(waiting)
