@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -30,20 +32,43 @@ _ARGUMENTS = (
 )
 
 
+def _missing() -> str | None:
+    """Return what is not there for these tests to run."""
+    for package in ("playwright", "axe_playwright_python"):
+        if find_spec(package) is None:
+            return f"{package} is not installed"
+    if _on_path() is None and not _playwrights_own().exists():
+        return "there is no Chromium"
+    return None
+
+
+def _on_path() -> str | None:
+    return os.environ.get("FXREGION_BROWSER") or next(filter(None, map(shutil.which, _NAMES)), None)
+
+
+def _playwrights_own() -> Path:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        return Path(playwright.chromium.executable_path)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run these tests in one process, as one browser serves them all, or say why they do not."""
+    ours = [item for item in items if item.path.parent == Path(__file__).parent]
+    missing = _missing() if ours else None
+    for item in ours:
+        item.add_marker(pytest.mark.xdist_group("browser"))
+        if missing is not None:
+            item.add_marker(pytest.mark.skip(reason=f"{missing}; `make test-page` runs these"))
+
+
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
-    missing = "the page is tested in a browser by `make test-page`: "
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        pytest.skip(missing + "Playwright is not installed")
+    from playwright.sync_api import sync_playwright
+
     with sync_playwright() as playwright:
-        found = os.environ.get("FXREGION_BROWSER") or next(
-            filter(None, map(shutil.which, _NAMES)), None
-        )
-        if found is None and not Path(playwright.chromium.executable_path).exists():
-            pytest.skip(missing + "no Chromium is on PATH")
-        browser = playwright.chromium.launch(executable_path=found, args=list(_ARGUMENTS))
+        browser = playwright.chromium.launch(executable_path=_on_path(), args=list(_ARGUMENTS))
         yield browser
         browser.close()
 
@@ -71,19 +96,29 @@ def nothing_failed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return _written(page_of(passed()), "passed", tmp_path_factory)
 
 
-@pytest.fixture
-def driven(browser: Any, request: pytest.FixtureRequest) -> Iterator[Driven]:
-    """A window, wide and light unless the test's parameters say otherwise.
+@contextmanager
+def _window(browser: Any, width: int = 1280, theme: str = "light") -> Iterator[Driven]:
+    """Open a window.
 
     Whatever a test does, the page asks for nothing from elsewhere and complains of nothing.
     """
-    settings = getattr(request, "param", {})
-    context = browser.new_context(
-        viewport={"width": settings.get("width", 1280), "height": 800},
-        color_scheme=settings.get("theme", "light"),
-    )
+    context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=theme)
     window = Driven(context.new_page())
     yield window
     context.close()
     assert window.complaints == []
     assert [url for url in window.requests if not url.startswith(("file:", "data:"))] == []
+
+
+@pytest.fixture
+def driven(browser: Any, request: pytest.FixtureRequest) -> Iterator[Driven]:
+    """A window, wide and light unless the test's parameters say otherwise."""
+    with _window(browser, **getattr(request, "param", {})) as window:
+        yield window
+
+
+@pytest.fixture
+def telephone(browser: Any) -> Iterator[Driven]:
+    """A window of 400 pixels."""
+    with _window(browser, width=400) as window:
+        yield window

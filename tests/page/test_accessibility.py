@@ -10,8 +10,6 @@ import pytest
 from tests.page.driving import Driven
 from tests.unit.report.page.data import FAILED
 
-pytestmark = pytest.mark.xdist_group("browser")
-
 VIEWS = {
     "overview": (None, "o"),
     "what failed": ("failure", ""),
@@ -32,7 +30,8 @@ VIEWS = {
     indirect=True,
 )
 def test_axe_finds_nothing(driven: Driven, suite: Path) -> None:
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="make test-page")
+    from axe_playwright_python.sync_playwright import Axe
+
     found: dict[str, list[str]] = {}
     for view, (tab, key) in VIEWS.items():
         driven.open(suite, f"test={quote(FAILED)}" + (f"&tab={tab}" if tab else ""))
@@ -43,7 +42,7 @@ def test_axe_finds_nothing(driven: Driven, suite: Path) -> None:
             driven.page.locator("details.kernel summary").first.click()
         if tab == "graphs" and not key:
             driven.page.locator(".node.consumer, .node.producer").first.hover()
-        results = axe.Axe().run(driven.page).response
+        results = Axe().run(driven.page).response
         found[view] = [
             f"{violation['id']}: {node['html'][:200]} {node.get('failureSummary', '')}"
             for violation in results["violations"]

@@ -6,17 +6,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import pytest
-
 from pytest_fxregion.report.page.model import Test
 from pytest_fxregion.report.page.render import render
 from tests.page.driving import Driven
 from tests.unit.report.page.data import ACCEPT, FAILED, page_of
-
-# One browser serves them all.
-pytestmark = pytest.mark.xdist_group("browser")
-
-NARROW = pytest.mark.parametrize("driven", [{"width": 400}], indirect=True, ids=["400"])
 
 OPEN_FAILED = f"test={quote(FAILED)}"
 
@@ -297,35 +290,34 @@ def test_two_thousand_nodes_are_never_all_in_the_document(
     assert driven.inspector().startswith("backward · value_1990")
 
 
-@NARROW
-def test_at_400_pixels_nothing_is_wider_than_the_window(driven: Driven, suite: Path) -> None:
+def test_at_400_pixels_nothing_is_wider_than_the_window(telephone: Driven, suite: Path) -> None:
     for address in ("", *(f"{OPEN_FAILED}&tab={tab}" for tab in ("graphs", "regions", "numbers"))):
-        driven.open(suite, address)
-        driven.page.reload()
-        assert driven.page.evaluate("document.scrollingElement.scrollWidth") <= 400
+        telephone.open(suite, address)
+        telephone.page.reload()
+        assert telephone.page.evaluate("document.scrollingElement.scrollWidth") <= 400
         for part in (".panel", "main", ".top"):
-            assert driven.page.locator(part).evaluate("(e) => e.scrollWidth") <= 400
+            assert telephone.page.locator(part).evaluate("(e) => e.scrollWidth") <= 400
 
 
-@NARROW
-def test_at_400_pixels_the_list_of_tests_is_a_page_of_its_own(driven: Driven, suite: Path) -> None:
-    driven.open(suite)
-    side = driven.page.locator(".side")
-    assert not side.is_visible()
-    driven.page.get_by_role("button", name="Tests").click()
-    assert side.is_visible()
-    driven.page.get_by_label("Search tests").fill("case[7]")
-    driven.page.get_by_role("listbox", name="Tests").get_by_role("option").first.click()
-    assert not side.is_visible()
-    assert "test_case[7]" in driven.title
-
-
-@NARROW
-def test_at_400_pixels_sides_of_a_difference_are_below_each_other(
-    driven: Driven, suite: Path
+def test_at_400_pixels_the_list_of_tests_is_a_page_of_its_own(
+    telephone: Driven, suite: Path
 ) -> None:
-    driven.open(suite)
-    assert driven.page.locator(".lines").first.locator(".half").count() == 1
+    telephone.open(suite)
+    side = telephone.page.locator(".side")
+    assert not side.is_visible()
+    telephone.page.get_by_role("button", name="Tests").click()
+    assert side.is_visible()
+    telephone.page.get_by_label("Search tests").fill("case[7]")
+    telephone.page.get_by_role("listbox", name="Tests").get_by_role("option").first.click()
+    assert not side.is_visible()
+    assert "test_case[7]" in telephone.title
+
+
+def test_at_400_pixels_sides_of_a_difference_are_below_each_other(
+    telephone: Driven, suite: Path
+) -> None:
+    telephone.open(suite)
+    assert telephone.page.locator(".lines").first.locator(".half").count() == 1
 
 
 def test_markup_in_the_data_is_text(driven: Driven, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 // Why a test failed: in words beside the two sides of its snapshot's text, or pytest's own text.
 
+const BESIDE = 50; // pixels of a side that number and sign take
 const CONTEXT = 3; // equal lines that are shown around a change
 
 class FailureView {
@@ -111,7 +112,7 @@ class FailureView {
     const character = probe.getBoundingClientRect().width / 100;
     probe.remove();
     const side = this.split ? width / 2 : width;
-    this.columns = Math.max(8, Math.floor((side - 58) / character));
+    this.columns = Math.max(8, Math.floor((side - BESIDE) / character));
     this.list.set(this.rows(), { keep: true });
     if (first) this.step(1);
   }

@@ -125,6 +125,7 @@ class Pane {
       if (role) mark(place, `--${role}`, 6, 6, 3);
       else if (this.view.isMatch(this.stage, row.node.at)) mark(place, "--match", 6, 6, 2);
     });
+    if (whole <= height) return;
     paint.strokeStyle = styles.getPropertyValue("--dim");
     paint.strokeRect(0.5, (this.list.element.scrollTop / whole) * height + 0.5, 11, (height / whole) * height - 1);
   }

@@ -203,7 +203,7 @@ const headingRow = (stage, row) => {
       "div",
       { class: "source", title: row.text },
       band,
-      make("span", { class: "code" }, make("span", { class: "dim" }, `${where}  `), code),
+      make("span", { class: "code" }, make("span", { class: "dim where" }, where), code),
     );
   }
   if (row.kind === "graph") return make("div", { class: "graph" }, make("span", { class: "code" }, row.text));

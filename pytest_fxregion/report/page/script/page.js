@@ -25,7 +25,13 @@ class Shell {
 
   top() {
     const counts = Object.entries(INDEX.counts).map(([outcome, count]) =>
-      make("span", { class: `total ${outcome}` }, `${count} ${outcome}`),
+      make(
+        "span",
+        { class: `total ${outcome}` },
+        make("span", { class: "sign", "aria-hidden": "true" }, MARKS[outcome]),
+        `${count} `,
+        make("span", { class: "word" }, outcome),
+      ),
     );
     return make(
       "header",
