@@ -53,14 +53,31 @@ def fxregion(graph: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[.
     return RegionalBackend()(graph, example_inputs)
 
 
+class _Counted:
+    """A compiled backward that tells when it runs."""
+
+    _boxed_call = True
+
+    def __init__(self, compiled: fx.GraphModule, record: GraphCapture) -> None:
+        self._compiled = compiled
+        self._record = record
+
+    def __call__(self, *args: Any) -> Any:
+        self._record.backward_ran()
+        return self._compiled(*args)
+
+
 def _compiler(stage: str, record: GraphCapture | None) -> Compiler:
     def compile_stage(graph: fx.GraphModule, example_inputs: Sequence[Any]) -> Any:
         # Of forward and backward equal nodes have been merged in the joint graph.
         merged = merge_common_subexpressions(graph) if stage == "inference" else 0
         compiled = compile_regions(graph, example_inputs)
-        if record is not None:
-            record.compiled(stage, graph, compiled, merged)
-        return compiled.graph_module
+        if record is None:
+            return compiled.graph_module
+        record.compiled(stage, graph, compiled, merged)
+        return _Counted(compiled.graph_module, record) if stage == "backward" else (
+            compiled.graph_module
+        )
 
     return compile_stage
 

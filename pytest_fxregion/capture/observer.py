@@ -40,6 +40,7 @@ class GraphCapture:
         self._provenance = provenance
         self._counters = Counters()
         self._records: dict[str, GraphRecord] = {}
+        self._backward_runs = 0
         self._saved: tuple[SavedValue, ...] = ()
         self._recomputed: dict[str, int] = {}
 
@@ -102,9 +103,13 @@ class GraphCapture:
         home = {name: region.name for region in forward.regions for name in region.outputs}
         return tuple(replace(value, region=home.get(value.name)) for value in self._saved)
 
+    def backward_ran(self) -> None:
+        """Count one run of the compiled backward."""
+        self._backward_runs += 1
+
     def result(self) -> CompiledGraph:
         """Return what has been recorded."""
-        return CompiledGraph(**self._records)
+        return CompiledGraph(**self._records, backward_runs=self._backward_runs)
 
     def _text(self, graph: fx.GraphModule) -> str:
         """Return a stage's text; what is numbered has the numbers of the stages before.

@@ -139,12 +139,14 @@ class CompiledGraph:
 
     Training has ``joint``, ``forward`` and ``backward`` (no backward where none was run);
     inference has ``inference`` only.
+    ``backward_runs`` is how often the backward ran: dynamo's pieces of a function may run twice.
     """
 
     joint: GraphRecord | None = None
     forward: GraphRecord | None = None
     backward: GraphRecord | None = None
     inference: GraphRecord | None = None
+    backward_runs: int = 1
 
     def stages(self) -> Iterator[GraphRecord]:
         """Yield the records that are there, in pipeline order."""

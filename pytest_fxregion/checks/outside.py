@@ -6,7 +6,7 @@ are made to give other numbers, and what is the same all the same does not come 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -46,6 +46,11 @@ def results_outside(
         and _same(value, moved.get(name))
         and _same(first.get(name), second.get(name))
     )
+
+
+def outputs_alone(results: Iterable[str]) -> frozenset[str]:
+    """Return the names of the ``results`` that are no gradients."""
+    return frozenset(name for name in results if not name.startswith("gradient of "))
 
 
 def _same(one: object, other: object) -> bool:
