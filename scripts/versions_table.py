@@ -1,10 +1,10 @@
-"""Run the examples and the regression suite on several torch versions and write README's table.
+"""Run the examples and the regression suite on several versions and write README's table.
 
     python scripts/versions_table.py [--write] PYTHON [PYTHON ...]
 
-Each ``PYTHON`` is the interpreter of an environment with this package and one torch; ``make compat
-TORCH=2.14.1`` makes them as ``.venv-torch-2.14.1/bin/python``.  Without ``--write`` the table is
-only printed.
+Each ``PYTHON`` is the interpreter of an environment with this package's dependencies and one torch;
+``make compat TORCH=2.14.1`` makes them as ``.venv-torch-2.14.1/bin/python``, ``PYTHON=python3.13``
+with another Python.  Without ``--write`` the table is only printed.  Exits with 1 if a test failed.
 """
 
 from __future__ import annotations
@@ -16,18 +16,44 @@ import subprocess
 import sys
 import tempfile
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 SUITE = ("examples", "tests/regions")
-HEADER = (
-    "| torch | Triton | Python | device | passed | failed | skipped |\n"
-    "|---|---|---|---|---|---|---|\n"
+COLUMNS = (
+    "torch",
+    "Triton",
+    "Python",
+    "pytest",
+    "syrupy",
+    "device",
+    "passed",
+    "failed",
+    "skipped",
 )
 VERSIONS = (
     "import platform; from importlib.metadata import version; "
-    "print(version('torch'), version('triton'), platform.python_version())"
+    "print(version('torch'), version('triton'), platform.python_version(), "
+    "version('pytest'), version('syrupy'))"
 )
+_MARKED = re.compile(r"(<!-- versions -->\n).*?(<!-- end of versions -->)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One environment: its versions, in the order of the columns, and what became of the tests."""
+
+    versions: tuple[str, ...]
+    device: str
+    passed: int
+    failed: int
+    skipped: int
+
+    def __str__(self) -> str:
+        cells = (*self.versions, self.device, self.passed, self.failed, self.skipped)
+        return _line(cells)
 
 
 def main() -> int:
@@ -36,36 +62,59 @@ def main() -> int:
     parser.add_argument("pythons", nargs="+", metavar="PYTHON")
     parser.add_argument("--write", action="store_true")
     arguments = parser.parse_args()
-    rows = [row(python) for python in arguments.pythons]
-    table = HEADER + "".join(rows)
-    print(table)
+    rows = [measured(python) for python in arguments.pythons]
+    print(table(rows))
     if arguments.write:
         readme = ROOT / "README.md"
-        text = readme.read_text(encoding="utf-8")
-        marked = r"(<!-- versions -->\n).*?(<!-- end of versions -->)"
-        replaced, count = re.subn(marked, rf"\g<1>{table}\g<2>", text, flags=re.DOTALL)
-        if count != 1:
-            print("README.md has no place for the table", file=sys.stderr)
-            return 2
-        readme.write_text(replaced, encoding="utf-8")
-    return 0
+        readme.write_text(replaced(readme.read_text(encoding="utf-8"), rows), encoding="utf-8")
+    return int(any(row.failed for row in rows))
 
 
-def row(python: str) -> str:
-    """Run the suite with one interpreter; return its line of the table."""
+def measured(python: str) -> Row:
+    """Run the suite with one interpreter."""
     asked = subprocess.run([python, "-c", VERSIONS], capture_output=True, text=True, check=True)
-    torch, triton, own = asked.stdout.split()
     with tempfile.TemporaryDirectory() as folder:
         xml = Path(folder) / "results.xml"
         command = [python, "-m", "pytest", *SUITE, "-q", "-p", "no:cacheprovider"]
         command += ["--fxregion", "--fxregion-device=virtual", f"--junitxml={xml}"]
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         subprocess.run(command, cwd=ROOT, env=environment, stdout=sys.stderr)
-        (suite,) = ElementTree.parse(xml).iter("testsuite")
-    count = {name: int(suite.get(name, 0)) for name in ("tests", "failures", "errors", "skipped")}
-    failed = count["failures"] + count["errors"]
-    passed = count["tests"] - failed - count["skipped"]
-    cells = (torch, triton, own, "virtual h100", passed, failed, count["skipped"])
+        passed, failed, skipped = figures(xml.read_text(encoding="utf-8"))
+    return Row(tuple(asked.stdout.split()), "virtual h100", passed, failed, skipped)
+
+
+def figures(junit: str) -> tuple[int, int, int]:
+    """Return how many tests passed, failed (errors among them) and were skipped."""
+    (suite,) = ElementTree.fromstring(junit).iter("testsuite")
+    tests, failures, errors, skipped = (
+        int(suite.get(name, 0)) for name in ("tests", "failures", "errors", "skipped")
+    )
+    return tests - failures - errors - skipped, failures + errors, skipped
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Return the table's Markdown, rows in order of torch, Python, pytest and syrupy."""
+
+    def order(row: Row) -> list[list[int]]:
+        torch, _, *others = row.versions
+        return [[int(n) for n in re.findall(r"\d+", v)[:3]] for v in (torch, *others)]
+
+    rule = "|" + "---|" * len(COLUMNS) + "\n"
+    return _line(COLUMNS) + rule + "".join(map(str, sorted(rows, key=order)))
+
+
+def replaced(readme: str, rows: Sequence[Row]) -> str:
+    """Return the text of README with the table in its place.
+
+    Raises :class:`ValueError` where there is no place for it, or several.
+    """
+    text, count = _MARKED.subn(lambda found: found[1] + table(rows) + found[2], readme)
+    if count != 1:
+        raise ValueError(f"README.md has {count} places for the table of versions, not one")
+    return text
+
+
+def _line(cells: Sequence[object]) -> str:
     return "| " + " | ".join(str(cell) for cell in cells) + " |\n"
 
 

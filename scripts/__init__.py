@@ -1,0 +1,1 @@
+"""The commands of this project that are not part of the package."""
