@@ -75,9 +75,9 @@ def _compiler(stage: str, record: GraphCapture | None) -> Compiler:
         if record is None:
             return compiled.graph_module
         record.compiled(stage, graph, compiled, merged)
-        return _Counted(compiled.graph_module, record) if stage == "backward" else (
-            compiled.graph_module
-        )
+        if stage == "backward":
+            return _Counted(compiled.graph_module, record)
+        return compiled.graph_module
 
     return compile_stage
 
