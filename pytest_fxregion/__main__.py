@@ -1,4 +1,4 @@
-"""``python -m pytest_fxregion review|compare|check``; imports no torch."""
+"""``python -m pytest_fxregion review|compare|merge|check``; imports no torch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from pytest_fxregion.device.virtual import command as virtual_command
 from pytest_fxregion.errors import FxRegionError
-from pytest_fxregion.review import command, integrity, page
+from pytest_fxregion.review import command, integrity, merge, page
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -17,6 +17,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     command.add_parser(commands)
     page.add_parser(commands)
+    merge.add_parser(commands)
     virtual_command.add_parser(commands)
     integrity.add_parser(commands)
     chosen = parser.parse_args(arguments)

@@ -31,7 +31,7 @@ class Options:
     ``command`` repeats the options of this run in a command; ``strict`` makes
     our warnings errors; ``show`` prints graphs and
     numbers; ``compile_kernels`` compiles Triton kernels to machine code; ``report`` is the HTML
-    page to write.
+    page to write, ``codequality`` GitLab's file.
     """
 
     active: bool
@@ -47,6 +47,7 @@ class Options:
     snapshot_dir: Path
     artifacts: Path
     report: Path | None
+    codequality: Path | None
     command: tuple[str, ...]
 
 
@@ -110,11 +111,17 @@ _OPTIONS = (
     _Option(
         "fxregion_report", "write an HTML page of the run to this file, from rootdir", "", "PATH"
     ),
+    _Option(
+        "fxregion_codequality",
+        "write failures to this file, from rootdir, as a code quality report for GitLab",
+        "",
+        "PATH",
+    ),
 )
 
 
 # Options that change what is shown of a run, and nothing of what it does.
-_SHOWING = ("fxregion_show", "fxregion_report")
+_SHOWING = ("fxregion_show", "fxregion_report", "fxregion_codequality")
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -156,6 +163,7 @@ def read_options(config: pytest.Config, command_line: argparse.Namespace) -> Opt
         snapshot_dir=root / value["fxregion_snapshot_dir"],
         artifacts=root / value["fxregion_artifacts"],
         report=root / value["fxregion_report"] if value["fxregion_report"] else None,
+        codequality=root / value["fxregion_codequality"] if value["fxregion_codequality"] else None,
         command=_command(command_line),
     )
 

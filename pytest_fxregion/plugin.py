@@ -125,7 +125,7 @@ def pytest_terminal_summary(
     """Show a row for each run, what was not run for want of a GPU, and what became of snapshots."""
     if not active(config):
         return
-    from pytest_fxregion.report import candidates
+    from pytest_fxregion.report import candidates, ci
     from pytest_fxregion.report.page import gather
     from pytest_fxregion.report.terminal import write_summary
     from pytest_fxregion.snapshots.session import summary_lines
@@ -139,17 +139,22 @@ def pytest_terminal_summary(
             *summary_lines(config),
             *candidates.summary_lines(config),
             *gather.summary_lines(config),
+            *ci.summary_lines(config),
         ],
     )
+    for line in ci.annotation_lines(config):
+        terminalreporter.write_line(line)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """Report, and where asked to remove, snapshots whose tests are gone."""
     if active(session.config):
+        from pytest_fxregion.report import ci
         from pytest_fxregion.snapshots.session import session_finished
 
         session_finished(session, exitstatus)
+        ci.finish(session.config, fxregion_session.of(session.config).options.codequality)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -90,7 +90,7 @@ def configure(config: pytest.Config) -> None:
     if current.device is None:
         return
     from pytest_fxregion import torch_version
-    from pytest_fxregion.report import candidates
+    from pytest_fxregion.report import candidates, junit
     from pytest_fxregion.snapshots import session as snapshots
 
     with _usage_errors():
@@ -106,6 +106,7 @@ def configure(config: pytest.Config) -> None:
             command_options=current.options.command,
         )
     candidates.configure(config, torch_version=torch_version.installed())
+    junit.configure(config)
     if current.options.report is not None:
         from pytest_fxregion.report.page import gather
 

@@ -14,7 +14,7 @@ import os
 import shlex
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +22,12 @@ import pytest
 
 from pytest_fxregion.collection import is_fxregion_test
 from pytest_fxregion.errors import SnapshotError
+from pytest_fxregion.report.failure import read_failure
 from pytest_fxregion.report.machine import (
     DEFAULT_FOLDER,
     FILE,
     Candidate,
+    Failure,
     MachineReport,
     TestEntry,
     fingerprint,
@@ -64,6 +66,12 @@ def summary_lines(config: pytest.Config) -> list[str]:
     """Return what the terminal summary should say about candidates; nothing if there are none."""
     writer = config.stash.get(_WRITER, None)
     return writer.lines(config.invocation_params.dir) if writer is not None else []
+
+
+def this_run(config: pytest.Config) -> MachineReport | None:
+    """Return what this run found so far; None in a process that does not gather the reports."""
+    writer = config.stash.get(_WRITER, None)
+    return writer.report() if writer is not None else None
 
 
 class CandidateNotes:
@@ -142,12 +150,15 @@ class _Test:
     figures: tuple[dict[str, Any], ...] = ()
     removable: frozenset[str] = frozenset()
     candidates: dict[str, Candidate] = field(default_factory=dict)
+    failure: Failure | None = None
 
     def entry(self, nodeid: str) -> TestEntry:
         worst = ("failed", "error", "xfailed", "skipped", "xpassed")
         outcome = next((each for each in worst if each in self.outcomes), "passed")
         candidates = tuple(self.candidates.values()) if outcome in {"failed", "error"} else ()
-        return TestEntry(nodeid, outcome, figures=self.figures, candidates=candidates)
+        return TestEntry(
+            nodeid, outcome, figures=self.figures, candidates=candidates, failure=self.failure
+        )
 
 
 class CandidateWriter:
@@ -177,6 +188,8 @@ class CandidateWriter:
         if test is None:
             return  # it has nothing to do with fxregion
         test.outcomes.add(_outcome(report))
+        if report.failed and test.failure is None:
+            test.failure = read_failure(report, self._settings.rootdir)
         if report.when == "call":
             figures = (str(value) for name, value in report.user_properties if name == PROPERTY)
             test.figures = tuple(json.loads(text) for text in figures)
@@ -198,11 +211,16 @@ class CandidateWriter:
             test.candidates[candidate.snapshot] = candidate
             self._written.add(candidate.candidate)
 
+    def report(self) -> MachineReport:
+        """Return what this run found, by node id."""
+        entries = (test.entry(nodeid) for nodeid, test in sorted(self._tests.items()))
+        return MachineReport(self._torch, self._settings.device, tuple(entries))
+
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self) -> None:
         if not self._tests:
             return
-        entries = [test.entry(nodeid) for nodeid, test in self._tests.items()]
+        entries = list(self.report().tests)
         kept = {each.candidate for entry in entries for each in entry.candidates}
         for path in self._written - kept:  # another attempt at its test passed
             self._remove(self._folder / path)
@@ -249,10 +267,8 @@ class CandidateWriter:
                 continue
             new = found.get(old.nodeid)
             if new is None:
-                new = TestEntry(old.nodeid, old.outcome, True, old.figures)
-            found[old.nodeid] = TestEntry(
-                new.nodeid, new.outcome, new.earlier, new.figures, (*new.candidates, *kept)
-            )
+                new = replace(old, earlier=True, candidates=())
+            found[old.nodeid] = replace(new, candidates=(*new.candidates, *kept))
         return list(found.values())
 
     def _settled(self, candidate: Candidate, passed: str | None) -> bool:

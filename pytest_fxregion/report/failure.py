@@ -1,19 +1,28 @@
 """A check that failed, as a person reads it: where the test called it, and what it found.
 
 Comes in: the call's exception.  Goes out: what takes the traceback's place in the report.  A
-traceback would end in pytest's own lines; here the last line is the command to run next.
+traceback would end in pytest's own lines; here the last line is the command to run next.  Read back
+from a report, it is a :class:`~pytest_fxregion.report.machine.Failure`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from pytest_fxregion.errors import CheckError
 
+if TYPE_CHECKING:
+    from pytest_fxregion.report.machine import Failure
+
 _OWN = Path(__file__).parents[1]
+_CALL = re.compile(r"(?P<file>[^\s:].*?):(?P<line>\d+): .*")
+_COMMAND = re.compile(r"(?:pytest|python) .*")
+_MOST_LINES = 60
 
 
 def plain_failure(item: pytest.Item, call: pytest.CallInfo[None]) -> str | None:
@@ -21,6 +30,31 @@ def plain_failure(item: pytest.Item, call: pytest.CallInfo[None]) -> str | None:
     if call.excinfo is None or not isinstance(call.excinfo.value, CheckError):
         return None
     return "\n".join([*_call_lines(item, call), str(call.excinfo.value)])
+
+
+def read_failure(report: pytest.TestReport, rootdir: Path) -> Failure:
+    """Return what a failed report says: of a check its own words, of anything else the error's."""
+    from pytest_fxregion.report.machine import Failure
+
+    crash = getattr(report.longrepr, "reprcrash", None)
+    text = str(report.longrepr or "") if crash is None else str(crash.message)
+    lines = [line.rstrip() for line in text.removeprefix("Failed: ").splitlines()] or [""]
+    file, line = _place(report)
+    if crash is not None and Path(crash.path).is_relative_to(rootdir):
+        file, line = Path(crash.path).relative_to(rootdir).as_posix(), int(crash.lineno)
+    while len(lines) > 1 and (call := _CALL.fullmatch(lines[0])):
+        if not (rootdir / call["file"]).is_file():
+            break
+        file, line = Path(call["file"]).as_posix(), int(call["line"])
+        del lines[0]
+    command = lines[-1] if _COMMAND.fullmatch(lines[-1]) else None
+    words = lines[: lines.index("")] if "" in lines[1:] else lines
+    return Failure(file, line, tuple(words[:_MOST_LINES]), command)
+
+
+def _place(report: pytest.TestReport) -> tuple[str, int]:
+    file, line, _ = report.location
+    return Path(file).as_posix(), (line or 0) + 1
 
 
 def _call_lines(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[str]:

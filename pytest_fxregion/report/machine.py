@@ -55,6 +55,24 @@ class Candidate:
 
 
 @dataclass(frozen=True)
+class Failure:
+    """Why a test did not pass.
+
+    Attributes:
+        file: the test's own code that failed, from pytest's root folder.
+        line: its line; 1 is the first.
+        text: what is wrong, in words: the failure's text up to its first empty line.
+        command: what accepts or reproduces it; ``None`` if the failure names none.
+
+    """
+
+    file: str
+    line: int
+    text: tuple[str, ...]
+    command: str | None = None
+
+
+@dataclass(frozen=True)
 class TestEntry:
     """What became of one test.
 
@@ -69,6 +87,7 @@ class TestEntry:
     earlier: bool = False
     figures: tuple[Mapping[str, Any], ...] = ()
     candidates: tuple[Candidate, ...] = ()
+    failure: Failure | None = None
 
 
 @dataclass(frozen=True)
@@ -166,6 +185,19 @@ def _test(entry: Mapping[str, Any]) -> TestEntry:
         bool(entry.get("earlier", False)),
         tuple(dict(figures) for figures in entry.get("figures", ())),
         tuple(_candidate(each) for each in entry.get("candidates", ())),
+        None if entry.get("failure") is None else _failure(entry["failure"]),
+    )
+
+
+def _failure(entry: Mapping[str, Any]) -> Failure:
+    line = entry["line"]
+    if not isinstance(line, int):
+        raise TypeError(f"line is {line!r}")
+    return Failure(
+        _text(entry, "file"),
+        line,
+        tuple(str(each) for each in entry["text"]),
+        None if entry.get("command") is None else _text(entry, "command"),
     )
 
 

@@ -6,14 +6,14 @@ Comes in: the reports of all tests, from this process and from xdist's workers. 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pytest
 
 from pytest_fxregion.session import PROPERTY, SHOWN
 
-_COLUMNS = ("test", "regions fw/bw", "nodes", "saved", "grad acc", "worst error", "time")
+COLUMNS = ("test", "regions fw/bw", "nodes", "saved", "grad acc", "worst error", "time")
 
 
 def write_summary(reporter: pytest.TerminalReporter, device: str, notes: Iterable[str]) -> None:
@@ -47,12 +47,12 @@ def write_summary(reporter: pytest.TerminalReporter, device: str, notes: Iterabl
 def summary_table(reports: Iterable[pytest.TestReport]) -> list[str]:
     """Return the lines of the table: a row for each run of each test that got as far as running."""
     rows = [
-        _row(report, json.loads(str(value)))
+        row_cells(report.nodeid, json.loads(str(value)))
         for report in sorted(reports, key=lambda r: r.nodeid)
         for name, value in report.user_properties
         if name == PROPERTY and report.when == "call"
     ]
-    return _aligned([_COLUMNS, *rows]) if rows else []
+    return _aligned([COLUMNS, *rows]) if rows else []
 
 
 def spilling(reports: Iterable[pytest.TestReport]) -> list[str]:
@@ -77,8 +77,9 @@ def not_run_for_want_of_a_gpu(reports: Iterable[pytest.TestReport]) -> str | Non
     return f"{count} test{'s' if count > 1 else ''} not run for want of a GPU"
 
 
-def _row(report: pytest.TestReport, figures: dict[str, Any]) -> tuple[str, ...]:
-    name = report.nodeid if figures["name"] is None else f"{report.nodeid} ({figures['name']})"
+def row_cells(nodeid: str, figures: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the cells of a run's row, for :data:`COLUMNS`."""
+    name = nodeid if figures["name"] is None else f"{nodeid} ({figures['name']})"
     graphs = f" in {figures['graphs']} graphs" if figures["graphs"] > 1 else ""
     error = figures["worst_error"]
     return (

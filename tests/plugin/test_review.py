@@ -123,6 +123,11 @@ def test_a_failing_run_leaves_candidates_and_a_report(
     report = _report(project)
     digest = report["tests"][0]["candidates"][0].pop("compared_sha256")
     assert len(digest) == 64
+    failures = [test.pop("failure")["text"][0] for test in report["tests"]]
+    assert failures == [
+        f"snapshots/{changed}.fx.txt differs from what was compiled on cpu:",
+        f"tests/test_ops.py::test_op[b] has no snapshot yet: snapshots/{new}.fx.txt does not exist",
+    ]
     assert report == {
         "format": "fxregion",
         "version": 1,
