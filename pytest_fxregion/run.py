@@ -16,8 +16,8 @@ from pytest_fxregion.capture.record import Compilation, CompiledGraph, GraphReco
 from pytest_fxregion.checks import memory, numerics
 from pytest_fxregion.checks.culprit import IsWrong
 from pytest_fxregion.checks.difference import Difference
-from pytest_fxregion.checks.gradient_accumulation import Accumulation, Movable, disagreements
 from pytest_fxregion.checks.outside import outputs_alone
+from pytest_fxregion.checks.traced_accumulations import Tracked, wrong_sums
 from pytest_fxregion.errors import CheckError, FxRegionError
 from pytest_fxregion.execution import Results
 from pytest_fxregion.kernels.execution import ExecutionRecord
@@ -31,15 +31,6 @@ class SnapshotCheck(Protocol):
     """Holds a document against the stored one of this test; raises when they differ."""
 
     def __call__(self, document: Document, *, name: str | None) -> None: ...
-
-
-@dataclass(frozen=True)
-class Tracked:
-    """What the accumulation check needs from the runs, beside the joint graphs."""
-
-    eager: tuple[Accumulation, ...]
-    between_graphs: tuple[Accumulation, ...]
-    movable: tuple[Movable, ...] = ()
 
 
 @dataclass
@@ -143,8 +134,7 @@ class RegionRun:
         """Hold outputs, gradients, changed arguments and buffers against eager's.
 
         With ``rtol`` or ``atol`` (or the marker's tolerance) in place of the rule of
-        :mod:`pytest_fxregion.checks.numerics`; ``exact`` asks for equal values, as is asked anyway
-        of results that no region has a part in.
+        :mod:`pytest_fxregion.checks.numerics`; ``exact`` asks for equal values.
 
         Raises :class:`~pytest_fxregion.errors.CheckError` that names the wrong region and operation
         and the command that shows them by themselves.
@@ -184,8 +174,9 @@ class RegionRun:
     def check_gradient_accumulation(self) -> None:
         """Hold the tagged additions of gradients against those that eager's engine made.
 
-        Only where the backward has run: with ``backward=False`` there is nothing to hold them
-        against.
+        Where dynamo traced other operations than eager runs, against those that the engine makes in
+        dynamo's graphs.  Only where the backward has run: with ``backward=False`` there is nothing
+        to hold them against.
 
         Raises :class:`~pytest_fxregion.errors.CheckError` naming what was summed and from where.
         """
@@ -194,8 +185,8 @@ class RegionRun:
             return
         ran = [graph for graph in self.graphs for _ in range(graph.backward_runs)]
         joint = [graph.joint.graph for graph in ran if graph.joint is not None]
-        tracked = self.tracked
-        found = disagreements(tracked.eager, tracked.between_graphs, joint, tracked.movable)
+        traced = [graph.traced for graph in ran if graph.traced is not None]
+        found = wrong_sums(self.tracked, traced, joint)
         if found:
             lines = "\n".join(f"  {text}" for text in found)
             raise CheckError(f"{self._where}: gradients are not summed as in eager\n{lines}")

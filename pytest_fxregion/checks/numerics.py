@@ -88,7 +88,7 @@ def compare(
     ``reference`` holds the same results in float64, or is None.  ``precision`` is the lowest
     floating-point precision that eager computed in, where that is known.  ``outside`` are names of
     results that no region has a part in.  Without ``samples`` each result is judged as a
-    whole.  ``tolerance`` takes the place of the rule above, but for ``outside``.
+    whole.  ``tolerance`` takes the place of the rule above, ``outside`` included.
     """
     if reference is not None and not _is_believable(eager, reference):
         reference = None
@@ -103,7 +103,7 @@ def compare(
             reference.get(name) if reference is not None else None,
             precision,
             tolerance,
-            name in outside,
+            name in outside and tolerance is None,
             samples if tolerance is None else None,
         )
         found.append(_compare_one(rule, eager[name], regional[name]))

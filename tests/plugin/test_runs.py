@@ -28,6 +28,15 @@ def pytest_collection_modifyitems(items):
 def quick_compiles():
     import torch._inductor.config as config
     config.disable_cpp_codegen = True  # a C++ compiler is slow to start
+    if "FAULT" not in os.environ:
+        return
+    import torch
+    def wrong(graph):
+        for node in graph.nodes:
+            if node.target is torch.ops.aten.erf.default:
+                node.target = torch.ops.aten.tanh.default
+    config.post_grad_custom_post_pass = wrong
+    config.force_disable_caches = True
 """
 
 WAVES = '''
@@ -57,7 +66,15 @@ def changing(x):
 def wrong_when_compiled(x):
     if FAULT and torch.compiler.is_compiling():
         x = x * 1.01
-    return x.sin() * 2
+    with annotate({"compile_with_inductor": 0}):
+        h = x.sin()
+    return h * 2
+
+
+def wrongly_lowered(x):
+    with annotate({"compile_with_inductor": 0}):
+        h = torch.erf(x * 2).tanh()
+    return h * 2
 
 
 def inputs(fxregion):
@@ -89,6 +106,11 @@ def test_syrupy_style(fxregion, fxregion_snapshot):
 
 def test_numbers(fxregion):
     fxregion(wrong_when_compiled, fxregion.randn(4, requires_grad=True)).check()
+
+
+def test_kernel(fxregion):
+    run = fxregion(wrongly_lowered, fxregion.randn(4))
+    run.check_numerics()
 
 
 def test_sums(fxregion):
@@ -341,6 +363,35 @@ def test_wrong_numbers_fail_with_the_results_that_are_off(failing: Finished) -> 
     assert "gradient of x: error " in text
     assert "against float64: 4 of 4 elements are off" in text
     assert "snapshot" not in text.partition("Captured")[0]  # wrong numbers are never recorded
+
+
+def test_a_difference_that_no_region_makes_is_said_to_be_none_of_theirs(
+    failing: Finished,
+) -> None:
+    text = failing.failure_of("test_numbers")
+    assert "with every region put back to eager the difference is still there" in text
+
+
+def test_a_wrong_region_is_named_and_the_last_line_is_the_command_that_shows_it(
+    project: Project, failing: Finished
+) -> None:
+    text = failing.failure_of("test_kernel").partition("Captured")[0]
+    text = text.partition("-- fxregion graphs")[0].rstrip(" -\n")
+    code = "h = torch.erf(x * 2).tanh()"
+    assert "wrong: inference inductor_region_0 (region default)" in text
+    assert f": {code}\n" in text.partition("wrong: ")[2]
+    assert "    aten.erf.default (tests/test_waves.py:" in text
+    script = "fxregion-artifacts/scripts/tests/test_waves/test_kernel.py"
+    assert text.splitlines()[-2:] == ["To see it by itself, run:", f"python {script}"]
+    written = (project.folder / script).read_text()
+    assert "torch.ops.aten.erf.default(arg0)" in written
+    assert f"  tests/test_waves.py:{line_of(WAVES, code)}: {code}" in written.splitlines()
+    assert "import pytest_fxregion" not in written
+
+
+def line_of(source: str, code: str) -> int:
+    """Return the number of the line that holds the code."""
+    return next(n for n, line in enumerate(source.lstrip("\n").splitlines(), 1) if code in line)
 
 
 def test_wrong_sums_fail_with_what_is_summed_and_where(failing: Finished) -> None:

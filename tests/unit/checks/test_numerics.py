@@ -214,6 +214,20 @@ def test_a_tests_own_tolerance_takes_the_place_of_the_rule() -> None:
     assert not problem(eager, eager.clone(), tolerance=Tolerance(0.0, 0.0))
 
 
+def test_results_that_no_region_has_a_part_in_have_eagers_bits() -> None:
+    eager, reference = drawn(4)
+    near = torch.nextafter(eager, eager + 1)
+    assert not problem(eager, near, reference)
+    found = judge(eager, near, reference, outside=["output"])
+    assert found.against == "eager's bits"
+    assert (found.problem or "").startswith("no region has a part in it, but 4 of 4 elements")
+    assert not problem(eager, eager.clone(), reference, outside=["output"])
+    assert not problem(
+        torch.tensor([math.nan, 0.0]), torch.tensor([math.nan, -0.0]), outside=["output"]
+    )
+    assert not problem(eager, near, outside=["output"], tolerance=Tolerance(1e-5, 0.0))
+
+
 def test_a_reference_that_computes_something_else_allows_nothing() -> None:
     """Four times the distance of such a reference would let every regional result pass."""
     eager, _ = drawn(6)
@@ -291,3 +305,8 @@ def test_the_figures_of_a_difference() -> None:
     assert found.relative_error == 2**-22
     assert found.ulps == 2.0
     assert judge(torch.zeros(2), torch.zeros(2)).relative_error == 0.0
+    assert judge(eager, eager.clone()).cosine == 1.0
+    turned = judge(torch.tensor([1.0, 0.0]), torch.tensor([1.0, 1.0]))
+    assert turned.cosine == pytest.approx(0.5**0.5)
+    assert turned.where == (1,)
+    assert "relative 1, 8.4e+06 ulps, cosine 1 - 0.3" in str(turned)
