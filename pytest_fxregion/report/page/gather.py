@@ -49,7 +49,11 @@ class PageNotes:
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
         if is_fxregion_test(item):
-            report.user_properties.append((_NOTE, json.dumps(_note(item, call))))
+            try:
+                note = _note(item, call)
+            except Exception as error:  # a page must not be what ends a run
+                note = {"problem": f"{type(error).__name__}: {error}"}
+            report.user_properties.append((_NOTE, json.dumps(note)))
         return report
 
 
@@ -135,6 +139,11 @@ class PageWriter:
                 reports.note.get("difference"),
             )
             for nodeid, reports in self._tests.items()
+        ]
+        self.lines += [
+            f"the report lacks the graphs of {nodeid}: {reports.note['problem']}"
+            for nodeid, reports in sorted(self._tests.items())
+            if "problem" in reports.note
         ]
         shown = self._shown()
         try:
