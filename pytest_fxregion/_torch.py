@@ -58,6 +58,22 @@ def node_of_traced_tensor(tensor: torch.Tensor, tracer: Any) -> fx.Node | None:
     return None if slot is None else slot.proxy.node
 
 
+def inner_tensors(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Return the tensors that a wrapper subclass is made of, down to plain ones; else itself.
+
+    ``__tensor_flatten__`` and ``is_traceable_wrapper_subclass``: 2.11 to 2.15.
+    """
+    from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+    if not is_traceable_wrapper_subclass(tensor):
+        return (tensor,)
+    names, _ = tensor.__tensor_flatten__()
+    parts = [getattr(tensor, name) for name in names]
+    return tuple(
+        inner for part in parts if isinstance(part, torch.Tensor) for inner in inner_tensors(part)
+    )
+
+
 def operator_under_rng_state(node: fx.Node) -> tuple[Any, tuple[Any, ...], dict[str, Any]] | None:
     """Return the random operator that a node calls under a saved or restored state; else None.
 

@@ -36,6 +36,8 @@ class RegionalBackend:
     def __call__(self, graph: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
         """Compile one graph of dynamo's; the signature is that of a ``torch.compile`` backend."""
         with joint_graph_passes(), self._recorded() as record:
+            if record is not None:
+                record.traced(graph)
             build = aot_autograd(
                 fw_compiler=_compiler("forward", record),
                 bw_compiler=_compiler("backward", record),

@@ -33,13 +33,14 @@ from pytest_fxregion.checks.gradient_accumulation import (
 )
 from pytest_fxregion.checks.outside import results_outside
 from pytest_fxregion.checks.roundings import Samples
+from pytest_fxregion.checks.traced_accumulations import Tracked
 from pytest_fxregion.device import Device
 from pytest_fxregion.device.virtual.launches import recorded
 from pytest_fxregion.errors import CheckError, FxRegionError, FxRegionWarning
 from pytest_fxregion.execution import Again, PrecisionWatch, Results, execute
 from pytest_fxregion.kernels.execution import execution_record
 from pytest_fxregion.kernels.machine_code import compile_kernels
-from pytest_fxregion.run import RegionRun, SnapshotCheck, Tracked
+from pytest_fxregion.run import RegionRun, SnapshotCheck
 
 E = TypeVar("E", bound=Exception)
 

@@ -24,9 +24,9 @@ def joint_notes(joint_graph: fx.GraphModule, root: Path | None) -> tuple[str, ..
         False: "is a gradient accumulation that torch does not tag: autograd added it",
     }
     return tuple(
-        f"{_named(node, root)} {said[node.meta[TORCHS_OWN]]}"
+        f"{_named(node, root)} {said[TORCHS_OWN in node.meta]}"
         for node in _nodes(joint_graph)
-        if TORCHS_OWN in node.meta
+        if (TORCHS_OWN in node.meta) != bool(node.meta.get("is_gradient_acc"))
     )
 
 

@@ -39,10 +39,15 @@ class GraphCapture:
         self._root = root
         self._provenance = provenance
         self._counters = Counters()
+        self._traced: fx.GraphModule | None = None
         self._records: dict[str, GraphRecord] = {}
         self._backward_runs = 0
         self._saved: tuple[SavedValue, ...] = ()
         self._recomputed: dict[str, int] = {}
+
+    def traced(self, graph: fx.GraphModule) -> None:
+        """Record the graph that dynamo made."""
+        self._traced = copy_graph(graph)
 
     def joint(self, graph: fx.GraphModule, merged: int = 0) -> None:
         """Record the joint graph as our passes left it, before it is partitioned.
@@ -109,7 +114,9 @@ class GraphCapture:
 
     def result(self) -> CompiledGraph:
         """Return what has been recorded."""
-        return CompiledGraph(**self._records, backward_runs=self._backward_runs)
+        return CompiledGraph(
+            **self._records, backward_runs=self._backward_runs, traced=self._traced
+        )
 
     def _text(self, graph: fx.GraphModule) -> str:
         """Return a stage's text; what is numbered has the numbers of the stages before.

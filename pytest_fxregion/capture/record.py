@@ -137,8 +137,8 @@ class GraphRecord:
 class CompiledGraph:
     """All stages of one graph that dynamo handed over.
 
-    Training has ``joint``, ``forward`` and ``backward`` (no backward where none was run);
-    inference has ``inference`` only.
+    ``traced`` is that graph, as dynamo made it.  Training has ``joint``, ``forward`` and
+    ``backward`` (no backward where none was run); inference has ``inference`` only.
     ``backward_runs`` is how often the backward ran: dynamo's pieces of a function may run twice.
     """
 
@@ -147,6 +147,7 @@ class CompiledGraph:
     backward: GraphRecord | None = None
     inference: GraphRecord | None = None
     backward_runs: int = 1
+    traced: fx.GraphModule | None = None
 
     def stages(self) -> Iterator[GraphRecord]:
         """Yield the records that are there, in pipeline order."""

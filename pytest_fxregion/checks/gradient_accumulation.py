@@ -25,9 +25,16 @@ import torch.utils.checkpoint
 from torch import fx
 from torch.autograd.graph import get_gradient_edge
 
-from pytest_fxregion._torch import AutogradNode, base_of, has_gradient_edge, size_hint
-from pytest_fxregion.passes.gradient_accumulation import reachable
+from pytest_fxregion._torch import (
+    AutogradNode,
+    base_of,
+    has_gradient_edge,
+    inner_tensors,
+    size_hint,
+)
+from pytest_fxregion.passes.gradient_accumulation import ADD, TORCHS_OWN, reachable
 from pytest_fxregion.passes.metadata import BACKWARD, SIDE
+from pytest_fxregion.regional.annotation import source_of
 
 # What an addition looks like from outside: (dtype, shape).
 Form = tuple[torch.dtype, tuple[int, ...]]
@@ -73,7 +80,8 @@ class EagerAccumulations:
 
     root: Path | None = None
     _names: dict[int, str] = field(default_factory=dict)
-    _arrivals: dict[tuple[AutogradNode, int], list[tuple[Form, str]]] = field(
+    # The forms are those of all tensors that the gradient is made of: several for some subclasses.
+    _arrivals: dict[tuple[AutogradNode, int], list[tuple[tuple[Form, ...], str]]] = field(
         default_factory=lambda: defaultdict(list)
     )
     _returned_views: list[tuple[list[tuple[AutogradNode, int]], Form]] = field(default_factory=list)
@@ -87,13 +95,13 @@ class EagerAccumulations:
         roots = [o for o in outputs if isinstance(o, torch.Tensor) and has_gradient_edge(o)]
         for output in roots:  # each starts with a gradient of its own
             edge = get_gradient_edge(output)
-            arrival = ((output.dtype, tuple(output.shape)), "the caller, for an output")
+            arrival = (_forms_of(output), "the caller, for an output")
             self._arrivals[edge.node, edge.output_nr].append(arrival)
             base = base_of(output)
             if base is not None and has_gradient_edge(base):
                 end = get_gradient_edge(base)
                 path = _path((edge.node, edge.output_nr), (end.node, end.output_nr))
-                self._returned_views.append((path, (base.dtype, tuple(base.shape))))
+                self._returned_views.append((path, _form_of(base)))
         for node in reachable([o.grad_fn for o in roots if o.grad_fn is not None]):
             node.register_hook(self._record(node))
 
@@ -101,26 +109,28 @@ class EagerAccumulations:
         def after_backward(grad_inputs: Sequence[Any], _grad_outputs: Sequence[Any]) -> None:
             for (target, index), gradient in zip(node.next_functions, grad_inputs, strict=True):
                 if target is not None and isinstance(gradient, torch.Tensor):
-                    form = (gradient.dtype, tuple(gradient.shape))
-                    self._arrivals[target, index].append((form, self._describe(node)))
+                    arrival = (_forms_of(gradient), self._describe(node))
+                    self._arrivals[target, index].append(arrival)
 
         return after_backward
 
     def found(self) -> tuple[Accumulation, ...]:
         """Return every value that received more than one gradient."""
         return tuple(
-            Accumulation(
-                self._value_name(target), arrivals[0][0], tuple(source for _, source in arrivals)
-            )
+            Accumulation(self._value_name(target), form, tuple(source for _, source in arrivals))
             for (target, _), arrivals in self._arrivals.items()
             if len(arrivals) > 1
+            for form in arrivals[0][0]
         )
 
     def movable(self) -> tuple[Movable, ...]:
         """Return the additions that a compiled call may make at the base of a returned view."""
         return tuple(
-            Movable(tuple(self._arrivals[edge][0][0] for edge in path if edge in self._arrivals), b)
-            for path, b in self._returned_views
+            Movable(
+                tuple(self._arrivals[edge][0][0][0] for edge in path if edge in self._arrivals),
+                base,
+            )
+            for path, base in self._returned_views
         )
 
     def _value_name(self, node: AutogradNode) -> str:
@@ -171,6 +181,7 @@ def disagreements(
     between_graphs: Sequence[Accumulation],
     joint_graphs: Sequence[fx.GraphModule],
     movable: Sequence[Movable] = (),
+    root: Path | None = None,
 ) -> list[str]:
     """Return, in words, each form of which eager and the compiled call add a different number.
 
@@ -186,7 +197,7 @@ def disagreements(
     for graph in joint_graphs:
         for node in tagged_nodes(graph):
             made[_form(node)] += 1
-            nodes[_form(node)].append(node.name)
+            nodes[_form(node)].append(_named(node, root))
 
     for graph in joint_graphs:
         for node in _returned_again(graph):
@@ -211,6 +222,60 @@ def disagreements(
         lines += [f"    joint graph: {name}" for name in nodes[form]]
         found.append("\n".join(lines))
     return found
+
+
+def misplaced(joint_graphs: Iterable[fx.GraphModule], root: Path | None = None) -> list[str]:
+    """Return, in words, each tag on a node that cannot be a sum of gradients, or is another one.
+
+    torch tags all that is computed between two nodes of autograd's graph: the engine's sums, and
+    what hooks compute.  So a tagged node that torch did not tag, where one of the same form that it
+    did tag is untagged, has the other's tag.
+    """
+    found = []
+    for graph in joint_graphs:
+        nodes = list(graph.graph.nodes)
+        untagged = [
+            node
+            for node in nodes
+            if TORCHS_OWN in node.meta and not node.meta.get("is_gradient_acc") and _is_sum(node)
+        ]
+        for node in nodes:
+            if not node.meta.get("is_gradient_acc"):
+                continue
+            if not _is_sum(node):
+                found.append(f"{_named(node, root)} is tagged, and adds up no two gradients")
+            elif TORCHS_OWN not in node.meta:
+                others = [other for other in untagged if _form(other) == _form(node)]
+                if others:
+                    names = ", ".join(_named(other, root) for other in others)
+                    found.append(
+                        f"{_named(node, root)} is tagged, and was not made by autograd; {names} was"
+                    )
+    return found
+
+
+def is_tagged_otherwise(joint_graph: fx.GraphModule) -> bool:
+    """Whether torch itself tagged other additions of the graph than we did."""
+    return any(
+        node.target is ADD and (TORCHS_OWN in node.meta) != bool(node.meta.get("is_gradient_acc"))
+        for node in joint_graph.graph.nodes
+    )
+
+
+def _is_sum(node: fx.Node) -> bool:
+    return (
+        node.target is ADD
+        and len(node.args) == 2
+        and all(isinstance(operand, fx.Node) for operand in node.args)
+        and node.meta.get(SIDE) == BACKWARD
+    )
+
+
+def _named(node: fx.Node, root: Path | None) -> str:
+    source = source_of(node)
+    if source is None:
+        return node.name
+    return f"{node.name} ({source if root is None else source.removeprefix(f'{root}/')})"
 
 
 def tagged_nodes(graph: fx.GraphModule) -> list[fx.Node]:
@@ -276,8 +341,15 @@ def _traceback(node: AutogradNode) -> Sequence[str]:
 
 
 def _form(node: fx.Node) -> Form:
-    value = node.meta["val"]
-    return (value.dtype, tuple(size_hint(size) for size in value.shape))
+    return _form_of(node.meta["val"])
+
+
+def _forms_of(gradient: torch.Tensor) -> tuple[Form, ...]:
+    return tuple(_form_of(part) for part in inner_tensors(gradient))
+
+
+def _form_of(tensor: torch.Tensor) -> Form:
+    return (tensor.dtype, tuple(size_hint(size) for size in tensor.shape))
 
 
 def _form_text(form: Form) -> str:

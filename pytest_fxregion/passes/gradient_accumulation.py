@@ -28,11 +28,16 @@ import torch
 from torch import fx
 from torch.autograd.graph import get_gradient_edge
 
-from pytest_fxregion._torch import AutogradNode, current_tracer, node_of_traced_tensor
+from pytest_fxregion._torch import (
+    AutogradNode,
+    current_tracer,
+    inner_tensors,
+    node_of_traced_tensor,
+)
 
 ADD = torch.ops.aten.add.Tensor
 
-# The key in a node's metadata of what torch itself took for an accumulation, and is none.
+# The key in the metadata of a node that torch itself took for an accumulation.
 TORCHS_OWN = "fxregion_torchs_gradient_acc"
 
 # The key in ``custom`` that marks an accumulation while tracing goes on.
@@ -43,17 +48,18 @@ MARK = "fxregion_gradient_accumulation"
 class Arrival:
     """One gradient that reached a backward node's input, and the node that was traced last then.
 
-    Which node computes the gradient is asked when all is traced: a gradient that was written to in
-    place has its node only once it has been read.
+    A gradient of a tensor subclass that wraps others has several ``parts``; the engine's sum of two
+    is one addition for each.  Which nodes compute them is asked when all is traced: a gradient that
+    was written to in place has its node only once it has been read.
     """
 
-    gradient: torch.Tensor
+    parts: tuple[torch.Tensor, ...]
     traced_before: fx.Node
     tracer: Any
 
-    def node(self) -> fx.Node | None:
-        """Return the node that computes the gradient; None where that is no part of the graph."""
-        return node_of_traced_tensor(self.gradient, self.tracer)
+    def nodes(self) -> list[fx.Node | None]:
+        """Return the node that computes each part; None where that is no part of the graph."""
+        return [node_of_traced_tensor(part, self.tracer) for part in self.parts]
 
 
 @dataclass
@@ -92,19 +98,19 @@ class AccumulationRecorder:
     def _arrived(self, target: AutogradNode, index: int, gradient: Any, tracer: Any) -> None:
         if isinstance(gradient, torch.Tensor):
             newest = next(iter(reversed(tracer.graph.nodes)))
-            self.arrivals[target, index].append(Arrival(gradient, newest, tracer))
+            self.arrivals[target, index].append(Arrival(inner_tensors(gradient), newest, tracer))
 
     def accumulations(self) -> list[fx.Node]:
         """Return the nodes that sum two gradients of one value, in graph order within a value."""
         found: dict[fx.Node, None] = {}
         for arrivals in self.arrivals.values():
-            total = arrivals[0].node()
+            totals = arrivals[0].nodes()
             for arrival in arrivals[1:]:
-                addition = _addition(total, arrival, found)
-                if addition is None:
-                    break
-                found[addition] = None
-                total = addition
+                for part, (total, node) in enumerate(zip(totals, arrival.nodes(), strict=False)):
+                    addition = _addition({total, node}, arrival.traced_before, found)
+                    totals[part] = addition
+                    if addition is not None:
+                        found[addition] = None
         return list(found)
 
     def mark(self) -> None:
@@ -134,17 +140,16 @@ def tag_accumulations(joint_graph: fx.GraphModule) -> int:
     """Turn the marks in ``joint_graph`` into tags; return how many there are.
 
     Every other node loses the tag that torch may have given it: torch tags whatever is computed
-    between two nodes of autograd's graph, and so the arithmetic of tensor hooks as well.  Where
-    torch's tag differs, the node's metadata says what it was under :data:`TORCHS_OWN`.
+    between two nodes of autograd's graph, and so the arithmetic of tensor hooks as well.  What
+    torch tagged is kept in the node's metadata, under :data:`TORCHS_OWN`.
     """
     count = 0
     for module in joint_graph.modules():
         if not isinstance(module, fx.GraphModule):
             continue
         for node in module.graph.nodes:
-            tagged_by_torch = bool(node.meta.pop("is_gradient_acc", False))
-            if tagged_by_torch != (MARK in (node.meta.get("custom") or ())):
-                node.meta[TORCHS_OWN] = tagged_by_torch
+            if node.meta.pop("is_gradient_acc", False):
+                node.meta[TORCHS_OWN] = True
             if MARK in (node.meta.get("custom") or ()):
                 node.meta["is_gradient_acc"] = True
                 del node.meta["custom"]
@@ -152,15 +157,24 @@ def tag_accumulations(joint_graph: fx.GraphModule) -> int:
     return count
 
 
-def _addition(total: fx.Node | None, arrival: Arrival, taken: Container[fx.Node]) -> fx.Node | None:
-    """The engine's sum of ``total`` and the arriving gradient: the first one after its arrival.
+def _addition(
+    operands: set[fx.Node | None], traced_before: fx.Node, taken: Container[fx.Node]
+) -> fx.Node | None:
+    """The engine's sum of the operands: the first one after the second of them arrived.
 
-    Two values may receive the same gradients, and each has a sum of its own.
+    Two values may receive the same gradients, and each has a sum of its own.  Before an operand
+    that is conjugated is added up, the addition makes a copy of it.
     """
-    operands = {total, arrival.node()}
-    node = arrival.traced_before.next
+    if None in operands:
+        return None
+    copied: dict[Any, Any] = {}
+    node = traced_before.next
     while node.op != "root":
-        if node.target is ADD and set(node.args) == operands and node not in taken:
-            return node
+        if node.target is torch.ops.aten.clone.default:
+            copied[node] = node.args[0]
+        elif node.target is ADD and node not in taken:
+            given = set(node.args)
+            if operands in (given, {copied.get(operand, operand) for operand in given}):
+                return node
         node = node.next
     return None

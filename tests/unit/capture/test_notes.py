@@ -30,8 +30,8 @@ def graph_of(*nodes: tuple[Any, tuple[Any, ...], dict[str, Any]]) -> fx.GraphMod
 def test_where_torchs_tag_is_another_the_node_and_its_line_are_named() -> None:
     joint = graph_of(
         (torch.mul, (), {TORCHS_OWN: True}),
-        (torch.add, (), {TORCHS_OWN: False, "is_gradient_acc": True}),
         (torch.add, (), {"is_gradient_acc": True}),
+        (torch.add, (), {TORCHS_OWN: True, "is_gradient_acc": True}),
     )
     assert joint_notes(joint, ROOT) == (
         "`mul` (model.py:7) is no gradient accumulation, though torch tags it: autograd did not "
