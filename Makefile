@@ -3,18 +3,20 @@
 # PYTHON   the interpreter that the virtual environment is made from
 # TORCH    the torch to install; empty takes the CPU build of TORCH_DEFAULT where one is to be had
 # VENV     where the environment lives
+# N        how many random programs `make fuzz` runs
 
 PYTHON ?= python3
 TORCH ?=
 TORCH_DEFAULT := 2.13.0
 VENV ?= .venv
+N ?= 100
 MINOR := $(shell echo $(or $(TORCH),$(TORCH_DEFAULT)) | cut -d. -f1-2)
 CONSTRAINTS := constraints/torch-$(MINOR).txt
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 STAMP := $(VENV)/.installed-$(or $(TORCH),$(TORCH_DEFAULT))
 
-.PHONY: help demo test test-page screenshots lint format compat gpu-check docs clean
+.PHONY: help demo test test-page screenshots lint format compat gpu-check docs fuzz clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -64,8 +66,11 @@ docs: .venv-docs/.installed ## build the documentation's pages into site/
 	.venv-docs/bin/pip install --quiet --disable-pip-version-check --requirement docs/requirements.txt
 	@touch $@
 
+fuzz: $(STAMP) ## run N random programs, going on where it was stopped
+	$(BIN)/python -m tests.fuzz $(N) --folder fxregion-fuzz
+
 clean: ## remove the environments and what tests leave behind
-	rm -rf .venv .venv-torch-* .venv-docs site fxregion-artifacts .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-torch-* .venv-docs site fxregion-artifacts fxregion-fuzz .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(STAMP): pyproject.toml $(CONSTRAINTS) scripts/install.sh
 	@echo "== environment in $(VENV), torch $(or $(TORCH),$(TORCH_DEFAULT))"
