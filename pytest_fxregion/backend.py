@@ -58,9 +58,8 @@ def fxregion(graph: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[.
 class _Counted:
     """A compiled backward that tells when it runs."""
 
-    _boxed_call = True
-
     def __init__(self, compiled: fx.GraphModule, record: GraphCapture) -> None:
+        self._boxed_call = True  # of the instance: a wrapper around it copies no others
         self._compiled = compiled
         self._record = record
 

@@ -42,6 +42,8 @@ Form = tuple[torch.dtype, tuple[int, ...]]
 _FRAME = re.compile(
     r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)\s*(?P<code>.*)'
 )
+# Autograd nodes of operations that take several views at once.
+_SEVERAL_VIEWS = re.compile(r"(Split|SplitWithSizes|Unbind)Backward")
 _OWN = Path(__file__).parents[1]
 _TORCH = Path(torch.__file__).parent
 
@@ -67,11 +69,13 @@ class Movable:
 
     AOTAutograd returns the base and takes the view anew, outside of the graph.  The caller's
     gradient for the view is then added to the base's, not to what the view, or a view on the way
-    to it (``views``), receives inside.
+    to it (``views``), receives inside.  Where the view ``is_one_of_several`` that one operation
+    takes, eager hands their gradients on together, and the compiled call adds up one more.
     """
 
     views: tuple[Form, ...]
     base: Form
+    is_one_of_several: bool = False
 
 
 @dataclass
@@ -129,6 +133,7 @@ class EagerAccumulations:
             Movable(
                 tuple(self._arrivals[edge][0][0][0] for edge in path if edge in self._arrivals),
                 base,
+                any(_SEVERAL_VIEWS.match(node.name()) for node, _ in path),
             )
             for path, base in self._returned_views
         )
@@ -206,8 +211,10 @@ def disagreements(
 
     for moved in movable:
         view = next((v for v in moved.views if expected[v] > made[v]), None)
-        if view is not None and made[moved.base] > expected[moved.base]:
-            expected.subtract([view])
+        if made[moved.base] > expected[moved.base] and (
+            view is not None or moved.is_one_of_several
+        ):
+            expected.subtract([view] if view is not None else [])
             expected.update([moved.base])
 
     found = []

@@ -81,8 +81,12 @@ def test_a_gradient_may_be_added_at_the_base_of_a_view_that_is_returned() -> Non
         row = view[:, 0]
         return hidden, view * 2, row, row * 3
 
-    for function in (of_an_argument, of_a_view_of_an_intermediate):
-        run = run_of(function, leaf(3, 4))
+    def of_several(x: Tensor) -> Any:
+        first, second = x.split(2, 0)
+        return first, second * 2, x.clone(), x[..., -1]
+
+    for function in (of_an_argument, of_a_view_of_an_intermediate, of_several):
+        run = run_of(function, leaf(4, 4))
         run.check_gradient_accumulation()
         assert run.tracked.movable
         assert disagreements(run.tracked.eager, run.tracked.between_graphs, [run.joint.graph])
