@@ -294,6 +294,7 @@ def test_a_row_of_the_summary_for_each_run(recording: Finished) -> None:
     assert [name.partition("::")[2] for name in found] == [
         "test_changed",
         "test_graph_break",
+        "test_kernel",
         "test_numbers",
         "test_parametrized[2]",
         "test_parametrized[3]",
@@ -391,7 +392,7 @@ def test_a_wrong_region_is_named_and_the_last_line_is_the_command_that_shows_it(
 
 def line_of(source: str, code: str) -> int:
     """Return the number of the line that holds the code."""
-    return next(n for n, line in enumerate(source.lstrip("\n").splitlines(), 1) if code in line)
+    return next(n for n, line in enumerate(source.splitlines(), 1) if code in line)
 
 
 def test_wrong_sums_fail_with_what_is_summed_and_where(failing: Finished) -> None:
@@ -446,7 +447,8 @@ def test_graphs_and_numbers_are_shown_once_whether_a_test_passes_or_fails(
     for part in ("---- joint ----", "---- forward ----", "---- numbers ----", "output: error"):
         assert part in shown
     assert "---- sums of gradients, in eager ----" in shown
-    assert failing.text.count("float64: 4 of 4 elements are off by more than") == 4  # 2 results
+    wrong = failing.failure_of("test_numbers")
+    assert wrong.count("float64: 4 of 4 elements are off by more than") == 4  # 2 results
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,7 @@ def show(index, eager, compiled, exact):
         f"result {{index}}: {{wrong}} of {{excess.numel()}} elements differ by more than "
         f"is allowed, most at {{list(place)}}\\n"
         f"  eager {{eager[place].item()!r}}, compiled {{compiled[place].item()!r}}, "
-        f"float64 {{exact[place].item()!r}}\\n"
+        f"to be {{exact[place].item()!r}}\\n"
         f"  error {{error[place].item():.3g}}, eager's {{own[place].item():.3g}}, "
         f"allowed {{allowed[place].item():.3g}}"
     )
@@ -110,7 +110,8 @@ WORST, SHAPE, PLACE, ALLOWED = {worst}
 
 
 def main():
-    eager, exact = run(Region(), operands()), {exact}
+    eager = run(Region(), operands())
+    exact = {exact}
     results = zip(eager, compiled(), exact)
     shown = [show(i, *result) for i, result in enumerate(results) if torch.is_tensor(result[0])]
     print(f"{{DEVICE}}: " + ("compiled and eager differ" if any(shown) else "no difference"))
