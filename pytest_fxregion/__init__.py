@@ -10,10 +10,12 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pytest_fxregion.capture.joint_tracing import trace_joint as trace_joint
     from pytest_fxregion.capture.record import Compilation as Compilation
     from pytest_fxregion.capture.record import CompiledGraph as CompiledGraph
     from pytest_fxregion.capture.record import GraphRecord as GraphRecord
     from pytest_fxregion.capture.record import SavedValue as SavedValue
+    from pytest_fxregion.capture.tracing import joint_graph_passes as joint_graph_passes
     from pytest_fxregion.errors import AnnotationError as AnnotationError
     from pytest_fxregion.errors import CheckError as CheckError
     from pytest_fxregion.errors import DeviceError as DeviceError
@@ -42,9 +44,11 @@ _HOMES = {
     "RegionRun": "run",
     "SavedValue": "capture.record",
     "SnapshotError": "errors",
+    "joint_graph_passes": "capture.tracing",
     "print_readable": "readable",
     "readable_in_torch": "readable",
     "region": "scope",
+    "trace_joint": "capture.joint_tracing",
     "regional_inductor": "regional",
 }
 

@@ -58,6 +58,11 @@ def node_of_traced_tensor(tensor: torch.Tensor, tracer: Any) -> fx.Node | None:
     return None if slot is None else slot.proxy.node
 
 
+def sequence_number(node: AutogradNode) -> int:
+    """Return the number that an autograd node shares with the operation that it belongs to."""
+    return int(node._sequence_nr())  # 2.11 to 2.15
+
+
 def inner_tensors(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """Return the tensors that a wrapper subclass is made of, down to plain ones; else itself.
 

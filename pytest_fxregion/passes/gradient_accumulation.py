@@ -33,7 +33,9 @@ from pytest_fxregion._torch import (
     current_tracer,
     inner_tensors,
     node_of_traced_tensor,
+    sequence_number,
 )
+from pytest_fxregion.passes.metadata import OWN_NUMBER
 
 ADD = torch.ops.aten.add.Tensor
 
@@ -71,11 +73,15 @@ class AccumulationRecorder:
         default_factory=lambda: defaultdict(list)
     )
 
-    def watch(self, outputs: Sequence[torch.Tensor], tangents: Sequence[Any]) -> None:
+    def watch(
+        self, outputs: Sequence[torch.Tensor], tangents: Sequence[Any], *, numbered: bool = True
+    ) -> None:
         """Hook every autograd node that is reachable from ``outputs``; note their ``tangents``.
 
         Call it when no other hook that changes gradients is going to be registered after it, while
-        the tracer that will trace the backward is active.  Does nothing outside of tracing.
+        the tracer that will trace the backward is active.  Does nothing outside of tracing.  If
+        what is traced is not ``numbered``, as AOTAutograd does it, each node is given the sequence
+        number of the autograd node that computes it.
         """
         tracer = current_tracer()
         if tracer is None:
@@ -85,6 +91,8 @@ class AccumulationRecorder:
             edge = get_gradient_edge(output)
             self._arrived(edge.node, edge.output_nr, tangent, tracer)
         for node in reachable([o.grad_fn for o in outputs if o.grad_fn is not None]):
+            if not numbered:
+                _number(node, tracer)
             node.register_hook(self._record_outgoing(node, tracer))
 
     def _record_outgoing(self, node: AutogradNode, tracer: Any) -> Any:
@@ -117,6 +125,24 @@ class AccumulationRecorder:
         """Mark the accumulations; call it when the backward has been traced."""
         for node in self.accumulations():
             node.meta["custom"] = {MARK: True}
+
+
+def _number(node: AutogradNode, tracer: Any) -> None:
+    """Give what an autograd node is going to compute its sequence number."""
+    start: list[fx.Node] = []
+
+    def before_backward(_gradients: Any) -> None:
+        start[:] = [next(iter(reversed(tracer.graph.nodes)))]
+
+    def after_backward(_inputs: Any, _outputs: Any) -> None:
+        for traced in reversed(tracer.graph.nodes):
+            if traced in start:
+                break
+            traced.meta.setdefault(OWN_NUMBER, traced.meta.get("seq_nr"))
+            traced.meta["seq_nr"] = sequence_number(node)
+
+    node.register_prehook(before_backward)
+    node.register_hook(after_backward)
 
 
 def reachable(roots: Iterable[AutogradNode]) -> list[AutogradNode]:

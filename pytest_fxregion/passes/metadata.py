@@ -23,6 +23,10 @@ from torch import fx
 SIDE = "partitioner_tag"
 BACKWARD = "is_backward"
 
+# The key of the number that a backward node has as an operation of its own: what it is to the
+# backward of a backward, of gradients of gradients.
+OWN_NUMBER = "fxregion_own_seq_nr"
+
 # The key in the metadata of a backward node of which it is not known what it belongs to.
 UNMATCHED = "fxregion_unmatched"
 
@@ -58,6 +62,8 @@ def copy_forward_metadata(joint_graph: fx.GraphModule) -> None:
             _inherit(node, owner)
         elif node.op == "call_function" and "custom" not in node.meta:
             node.meta[UNMATCHED] = True
+        if OWN_NUMBER in node.meta:
+            owners.setdefault(node.meta[OWN_NUMBER], node)
 
 
 def _inherit(node: fx.Node, owner: fx.Node) -> None:
