@@ -76,7 +76,7 @@ def take_picture(page: Path) -> None:
     PICTURE.parent.mkdir(parents=True, exist_ok=True)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
-        window = browser.new_page(viewport={"width": 1280, "height": 800})
+        window = browser.new_page(viewport={"width": 1200, "height": 700})
         window.goto(page.as_uri())
         window.get_by_role("listbox", name="Tests").get_by_role("option").filter(
             has_text="test_checkpointed[full]"
@@ -84,6 +84,7 @@ def take_picture(page: Path) -> None:
         window.get_by_role("tab", name="Graphs").click()
         window.get_by_label("Find in graph").fill(VALUE)
         window.get_by_label("Find in graph").fill("")
+        window.get_by_role("listbox", name="forward graph").focus()
         window.screenshot(path=PICTURE)
         browser.close()
 

@@ -143,8 +143,8 @@ def test_a_changed_snapshot_is_shown_in_words_and_beside_its_text(
     found = tests[f"{BLOCK}changed"]
     assert found["difference"]["path"] == "snapshots/test_block/test_changed@cpu.fx.txt"
     assert found["difference"]["summary"]
-    assert found["command"].startswith(f"pytest {BLOCK}changed --fxregion")
-    assert "fxregion-report" not in found["command"]
+    assert found["command"]["command"].startswith(f"pytest {BLOCK}changed --fxregion")
+    assert "fxregion-report" not in found["command"]["command"]
 
 
 def test_a_runs_graphs_numbers_and_kernels_are_in_the_page(serial: Finished, folder: Path) -> None:

@@ -6,7 +6,7 @@ is; of tensors only counts leave here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +54,7 @@ def run_data(run: RegionRun, root: Path) -> dict[str, Any]:
         "numbers": list(_numbers(run)),
         "sums": [str(accumulation) for accumulation in run.tracked.eager],
         "execution": list(run.execution.lines()),
+        "notes": list(run.notes),
     }
 
 
@@ -66,7 +67,7 @@ def _stage(
         text=record.text,
         pieces=tuple(_piece(region, record, root) for region in record.regions),
         saved={v.name: _size(v.size) for v in saving.saved_for_backward},
-        recomputed=frozenset(record.recomputed),
+        recomputed=frozenset(record.recomputed if record.stage == "backward" else ()),
     )
     found = listing(stage, labels)
     nodes = found["nodes"]
@@ -79,7 +80,14 @@ def _stage(
         }
         for name, program in sorted(record.programs.items())
     }
+    # What a region costs in memory, and under no name what lies outside of all.
+    found["saved_bytes"] = _by_name(record.saved_by_region)
+    found["recomputed_bytes"] = _by_name(record.recomputed_by_region)
     return found
+
+
+def _by_name(sizes: Mapping[str | None, int]) -> dict[str, int]:
+    return {name or "": size for name, size in sizes.items() if size}
 
 
 def _piece(region: Region, record: GraphRecord, root: Path) -> Piece:
@@ -119,6 +127,7 @@ def _numbers(run: RegionRun) -> Iterator[dict[str, Any]]:
             "eager_error": found.eager_error,
             "allowed": found.allowed,
             "ulps": found.ulps,
+            "cosine": found.cosine,
             "where": list(found.where),
             "problem": found.problem,
             "histogram": histogram(

@@ -11,7 +11,7 @@ from typing import Any
 OUTCOMES = ("failed", "error", "xpassed", "passed", "xfailed", "skipped")  # worst first, as listed
 BAD = ("failed", "error")
 
-_COMMAND = re.compile(r"^pytest .+$", re.MULTILINE)
+_COMMAND = re.compile(r"^(?P<what>.+, run.*:)\n(?P<command>(?:pytest|python) .+)$", re.MULTILINE)
 _OPERATOR = re.compile(r"torch\.ops\.(?P<name>[\w.]+)")
 
 
@@ -52,10 +52,10 @@ class Test:
         return cls(nodeid, outcome, text, runs, difference if outcome in BAD else None)
 
     @property
-    def command(self) -> str:
-        """The command that accepts or repeats, which ends the text of a failed check; or empty."""
-        found = _COMMAND.findall(self.text)
-        return found[-1] if found else ""
+    def command(self) -> dict[str, str] | None:
+        """What to do next and the command that does it, which end the text of a failed check."""
+        found = list(_COMMAND.finditer(self.text))
+        return found[-1].groupdict() if found else None
 
     def entry(self) -> dict[str, Any]:
         """Return the test's entry in the index: what is listed, searched and filtered by."""

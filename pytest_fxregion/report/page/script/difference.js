@@ -13,8 +13,8 @@ class FailureView {
       ? make(
           "div",
           { class: "command" },
-          make("span", { class: "dim" }, "To accept what was compiled now, run:"),
-          make("div", {}, make("code", { tabindex: "0" }, command), copier(command, "the command")),
+          make("span", { class: "dim" }, command.what),
+          make("div", {}, make("code", { tabindex: "0" }, command.command), copier(command.command, "the command")),
         )
       : null;
     if (!difference) {

@@ -40,7 +40,7 @@ class NumbersView {
 
   // A table; where it is narrow, each row is laid out as a block, so that roles are given.
   table(numbers) {
-    const columns = ["result", "error", "eager’s error", "allowed", "roundings", "worst at", "against", "errors of all elements"];
+    const columns = ["result", "error", "eager’s error", "allowed", "ulps", "cosine", "worst at", "against", "errors of all elements"];
     return make(
       "table",
       { class: "results", role: "table" },
@@ -55,6 +55,7 @@ class NumbersView {
       each.against === "float64" ? number(each.eager_error) : "",
       number(each.allowed),
       number(each.ulps, 1),
+      each.cosine === 1 ? "1" : `1 − ${number(1 - each.cosine, 1)}`,
       each.where.length ? `[${each.where.join(", ")}]` : "",
       each.against,
     ];

@@ -42,9 +42,13 @@ class RegionsView {
     const drawing = pair.length
       ? make("div", { class: "drawing-box", tabindex: "0", role: "region", "aria-label": "Drawing of the regions" }, drawingOf(pair, select))
       : null;
+    const notes = run.notes.length
+      ? make("section", { "aria-label": "Notes" }, make("h3", {}, "Notes"), make("ul", { class: "notes" }, run.notes.map((note) => make("li", {}, quoted(note)))))
+      : null;
     this.element = make(
       "div",
       { class: "regions page-body" },
+      notes,
       make(
         "section",
         { "aria-label": "Drawing" },
@@ -71,6 +75,8 @@ class RegionsView {
       band.configs ? ["configs", band.configs] : null,
       band.shared_with ? ["compiled with", `${band.shared_with}: they are equal`] : null,
       band.sources.length ? ["from", linesOf(band.sources)] : null,
+      stage.data.saved_bytes[band.piece] ? ["saves", `${bytes(stage.data.saved_bytes[band.piece])} for the backward`] : null,
+      stage.data.recomputed_bytes[band.piece] ? ["recomputed", `${bytes(stage.data.recomputed_bytes[band.piece])} in the backward`] : null,
       program.operators.length ? ["calls", program.operators.join(", ")] : null,
     ].filter(Boolean);
     return make(

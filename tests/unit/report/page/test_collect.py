@@ -50,7 +50,7 @@ def run(tmp_path: Path) -> RegionRun:
         programs={"inductor_region_0": Program((TRITON,), ("extern_kernels.mm",))},
         saved_for_backward=(
             SavedValue("sin", "f32[600]", "2400", 2400),
-            SavedValue("add", "f32[s0]", "4*s0", 40),
+            SavedValue("add", "f32[s0]", "4*s0", 40, region="inductor_region_0"),
         ),
     )
     joint = GraphRecord(stage="joint", text=JOINT, graph=GRAPH, node_count=6)
@@ -71,6 +71,7 @@ def run(tmp_path: Path) -> RegionRun:
             regional=SimpleNamespace(values=regional),
             reference=None,
             tracked=SimpleNamespace(eager=()),
+            notes=("a note",),
             execution=SimpleNamespace(lines=lambda: iter(["traced for: cuda:0"])),
         ),
     )
@@ -102,6 +103,12 @@ def test_saved_values_of_the_forward_are_marked_in_the_joint_graph_too(
             ("sin", "2.3 KiB"),
             ("add", "4*s0 B"),
         ]
+
+
+def test_what_a_region_costs_in_memory_is_under_its_name(data: dict[str, Any]) -> None:
+    _, forward = data["graphs"][0]["stages"]
+    assert forward["saved_bytes"] == {"": 2400, "inductor_region_0": 40}
+    assert data["notes"] == ["a note"]
 
 
 def test_only_compiled_graphs_are_drawn(data: dict[str, Any]) -> None:

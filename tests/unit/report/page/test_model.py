@@ -77,9 +77,20 @@ def test_the_headline_of_another_failure_is_what_went_wrong(text: str, headline:
     assert Test.of("test_a.py::test_a", ["failed"], text, [], None).headline == headline
 
 
-def test_the_command_that_accepts_is_the_one_at_the_end() -> None:
-    assert failed().command == ACCEPT
-    assert Test.of("test_a.py::test_a", ["failed"], "E  wrong", [], None).command == ""
+@pytest.mark.parametrize(
+    "what",
+    [
+        "To accept what was compiled now, run:",
+        "To accept what was compiled now, run where you work:",
+        "To see it by itself, run:",
+    ],
+)
+def test_what_to_do_next_is_at_the_end(what: str) -> None:
+    for command in (ACCEPT, "python fxregion-artifacts/wrong.py"):
+        text = f"wrong: pytest says so, run:\nnothing\n\n{what}\n{command}"
+        test = Test.of("test_a.py::test_a", ["failed"], text, [], None)
+        assert test.command == {"what": what, "command": command}
+    assert Test.of("test_a.py::test_a", ["failed"], "E  wrong", [], None).command is None
 
 
 def test_a_difference_is_not_shown_of_a_test_that_passed_at_last() -> None:
