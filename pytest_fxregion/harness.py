@@ -40,6 +40,7 @@ from pytest_fxregion.errors import CheckError, FxRegionError, FxRegionWarning
 from pytest_fxregion.execution import Again, PrecisionWatch, Results, execute
 from pytest_fxregion.kernels.execution import execution_record
 from pytest_fxregion.kernels.machine_code import compile_kernels
+from pytest_fxregion.progress import step
 from pytest_fxregion.run import RegionRun, SnapshotCheck
 
 E = TypeVar("E", bound=Exception)
@@ -107,11 +108,14 @@ class FxRegion:
             grad_outputs = (grad_outputs,)
         call = Call(function, args, kwargs)
         annotated = AnnotatedLines()
+        step("running eagerly")
         eager, watched = self._run_eager(call, backward, grad_outputs, annotated)
         cotangents = eager.cotangents or None
+        step("running in float64")
         reference, precision = self._run_in_float64(call, backward, cotangents, eager)
         capture = Capture(self._root, self._provenance)
         between_graphs = EagerAccumulations(self._root)
+        step("tracing and compiling")
         with (
             only_torchs_own_trace(),
             compiler_reset(),
@@ -161,6 +165,7 @@ class FxRegion:
             execution=execution_record(self._device, compilation, launches, machine_code),
         )
         self.runs.append(run)
+        step("")
         self._report_lost_annotations(annotated, compilation)
         return run
 

@@ -110,7 +110,7 @@ def pytest_runtest_makereport(
         return (yield)
     fxregion_session.add_properties(item, call)
     report = yield
-    text = plain_failure(item, call)
+    text = plain_failure(item, call, fxregion_session.of(item.config).options.command)
     if text is not None:
         report.longrepr = text
     from pytest_fxregion.snapshots.session import note_report

@@ -90,7 +90,7 @@ def configure(config: pytest.Config) -> None:
     if current.device is None:
         return
     from pytest_fxregion import torch_version
-    from pytest_fxregion.report import candidates, junit
+    from pytest_fxregion.report import candidates, junit, painting
     from pytest_fxregion.snapshots import session as snapshots
 
     with _usage_errors():
@@ -107,6 +107,7 @@ def configure(config: pytest.Config) -> None:
         )
     candidates.configure(config, torch_version=torch_version.installed())
     junit.configure(config)
+    painting.configure(config)
     if current.options.report is not None:
         from pytest_fxregion.report.page import gather
 
@@ -216,8 +217,9 @@ def harness(request: pytest.FixtureRequest) -> Iterator[FxRegion]:
         if settings.gpu and not chosen.is_gpu:
             raise DeviceError(f"{request.node.nodeid} needs a GPU: {_why_no_gpu(current)}")
 
-    from pytest_fxregion import device
+    from pytest_fxregion import device, progress
     from pytest_fxregion.harness import FxRegion
+    from pytest_fxregion.report.transient import transient_line
 
     with ExitStack() as scope:
         with _test_failures():
@@ -236,7 +238,7 @@ def harness(request: pytest.FixtureRequest) -> Iterator[FxRegion]:
             artifacts=current.options.artifacts,
         )
         request.node.stash[_HARNESS] = made
-        with made.seeded():
+        with progress.listening(transient_line(request.config)), made.seeded():
             yield made
 
 
@@ -263,8 +265,12 @@ def add_properties(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
     """Attach the figures of a test's runs to its report; they cross to xdist's controller there."""
     if call.when != "call":
         return
+    from pytest_fxregion.report.region_map import region_rows
+
     for run in runs_of(item):
-        item.user_properties.append((PROPERTY, json.dumps(run.summary(), sort_keys=True)))
+        records = (record for graph in run.graphs for record in graph.stages())
+        figures = {**run.summary(), "regions": region_rows(records, item.config.rootpath)}
+        item.user_properties.append((PROPERTY, json.dumps(figures, sort_keys=True)))
         if of(item.config).options.show:
             item.add_report_section("call", SHOWN, run.report())
 

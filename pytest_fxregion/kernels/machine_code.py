@@ -22,6 +22,7 @@ from pathlib import Path
 from pytest_fxregion.cache import private_folder
 from pytest_fxregion.errors import DeviceError
 from pytest_fxregion.kernels.source import Kernel
+from pytest_fxregion.progress import step
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,7 @@ def compile_kernels(kernels: Sequence[Kernel], *, timeout: float = 600) -> tuple
     wanted = [kernel for kernel in kernels if kernel.language == "triton"]
     missing = [kernel for kernel in wanted if _cached(kernel) is None]
     if missing:
+        step(f"compiling {len(missing)} kernels to machine code")
         for kernel, codes in zip(missing, _compile_apart(missing, timeout), strict=True):
             _keep(kernel, codes)
     return tuple(code for kernel in wanted for code in _cached(kernel) or ())

@@ -16,7 +16,7 @@ from torch import fx
 from torch.fx.graph import CodeGen
 
 from pytest_fxregion._torch import codegen_of
-from pytest_fxregion.readable.color import colored_text
+from pytest_fxregion.color import colored_text
 from pytest_fxregion.readable.constants import tensor_constant_text
 from pytest_fxregion.readable.counters import Counters
 from pytest_fxregion.readable.declared_types import declared_type_text

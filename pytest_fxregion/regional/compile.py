@@ -34,6 +34,7 @@ from pytest_fxregion._torch_artifacts import (
     new_inductor_cache,
 )
 from pytest_fxregion.errors import RegionError
+from pytest_fxregion.progress import step
 
 from . import stored
 from .artifacts import ARTIFACTS, Artifact
@@ -121,6 +122,7 @@ class PieceCompiler:
                 artifact = stored.load(entry)
         if artifact is None:
             made: dict[str, Callable[[], str]] = {}
+            step(f"compiling {name}")
             with cpp_kernels(made, {}):
                 artifact = self._compile(key, body, configs, mode, name, sources)
             if entry is not None:

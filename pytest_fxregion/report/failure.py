@@ -8,12 +8,13 @@ from a report, it is a :class:`~pytest_fxregion.report.machine.Failure`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_fxregion.commands import test_command
 from pytest_fxregion.errors import CheckError
 
 if TYPE_CHECKING:
@@ -25,11 +26,20 @@ _COMMAND = re.compile(r"(?:pytest|python) .*")
 _MOST_LINES = 60
 
 
-def plain_failure(item: pytest.Item, call: pytest.CallInfo[None]) -> str | None:
-    """Return the text of a failed check, or None if the test failed in another way."""
+def plain_failure(
+    item: pytest.Item, call: pytest.CallInfo[None], options: Sequence[str]
+) -> str | None:
+    """Return the text of a failed check, or None if the test failed in another way.
+
+    Its last line is a command: the check's own, or the one that runs the test again with
+    ``options``.
+    """
     if call.excinfo is None or not isinstance(call.excinfo.value, CheckError):
         return None
-    return "\n".join([*_call_lines(item, call), str(call.excinfo.value)])
+    lines = [*_call_lines(item, call), *str(call.excinfo.value).splitlines()]
+    if not _COMMAND.fullmatch(lines[-1]):
+        lines += ["", "To run this test again:", test_command(item, options)]
+    return "\n".join(lines)
 
 
 def read_failure(report: pytest.TestReport, rootdir: Path) -> Failure:

@@ -49,7 +49,7 @@ def properties(runs: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
 
 def _values(run: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for key, value in run.items():
-        if key == "name" or value is None or value == []:
+        if key in {"name", "regions"} or value is None or value == []:
             continue
         yield key, ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 

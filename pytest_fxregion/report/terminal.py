@@ -6,11 +6,13 @@ Comes in: the reports of all tests, from this process and from xdist's workers. 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
 
+from pytest_fxregion.color import colored_text
+from pytest_fxregion.report.region_map import region_map
 from pytest_fxregion.session import PROPERTY, SHOWN
 
 COLUMNS = ("test", "regions fw/bw", "nodes", "saved", "grad acc", "worst error", "time")
@@ -35,9 +37,16 @@ def write_summary(reporter: pytest.TerminalReporter, device: str, notes: Iterabl
         for title, content in report.sections:
             if report.when == "call" and SHOWN in title:
                 reporter.write_sep("-", report.nodeid)
-                reporter.write_line(content)
+                reporter.write_line(colored_text(content) if reporter.hasmarkup else content)
     missing = not_run_for_want_of_a_gpu(reports)
-    lines = [*summary_table(reports), *spilling(reports), *([missing] if missing else []), *notes]
+    maps = region_maps(reports) if reporter.config.option.verbose > 0 else []
+    lines = [
+        *maps,
+        *summary_table(reports),
+        *spilling(reports),
+        *([missing] if missing else []),
+        *notes,
+    ]
     if lines:
         reporter.write_sep("-", f"fxregion on {device}")
         for line in lines:
@@ -46,24 +55,35 @@ def write_summary(reporter: pytest.TerminalReporter, device: str, notes: Iterabl
 
 def summary_table(reports: Iterable[pytest.TestReport]) -> list[str]:
     """Return the lines of the table: a row for each run of each test that got as far as running."""
-    rows = [
-        row_cells(report.nodeid, json.loads(str(value)))
-        for report in sorted(reports, key=lambda r: r.nodeid)
-        for name, value in report.user_properties
-        if name == PROPERTY and report.when == "call"
-    ]
+    rows = [row_cells(report.nodeid, figures) for report, figures in _runs(reports)]
     return _aligned([COLUMNS, *rows]) if rows else []
+
+
+def region_maps(reports: Iterable[pytest.TestReport]) -> list[str]:
+    """Return, for each run of each test, the lines that say which regions it has."""
+    lines: list[str] = []
+    for report, figures in _runs(reports):
+        lines += [*region_map(row_cells(report.nodeid, figures)[0], figures), ""]
+    return lines
 
 
 def spilling(reports: Iterable[pytest.TestReport]) -> list[str]:
     """Return a line for each test with kernels that spill registers, where they were compiled."""
     return [
-        f"{report.nodeid}: registers spill in {', '.join(names)}"
-        for report in sorted(reports, key=lambda r: r.nodeid)
-        for name, value in report.user_properties
-        if name == PROPERTY and report.when == "call"
-        if (names := json.loads(str(value))["spilling"])
+        f"{report.nodeid}: registers spill in {', '.join(figures['spilling'])}"
+        for report, figures in _runs(reports)
+        if figures["spilling"]
     ]
+
+
+def _runs(
+    reports: Iterable[pytest.TestReport],
+) -> Iterator[tuple[pytest.TestReport, dict[str, Any]]]:
+    """Yield each run's figures with its test's report, sorted by test."""
+    for report in sorted(reports, key=lambda r: r.nodeid):
+        for name, value in report.user_properties:
+            if name == PROPERTY and report.when == "call":
+                yield report, json.loads(str(value))
 
 
 def not_run_for_want_of_a_gpu(reports: Iterable[pytest.TestReport]) -> str | None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -12,6 +10,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 from syrupy.exceptions import TaintedSnapshotError
 
+from pytest_fxregion.commands import test_command
 from pytest_fxregion.errors import SnapshotError
 from pytest_fxregion.snapshots import names
 from pytest_fxregion.snapshots.diff import Difference, describe
@@ -216,10 +215,4 @@ def _how_to_accept(item: pytest.Item, settings: Settings) -> list[str]:
             "Under CI nothing is written unless --fxregion-allow-ci-update is given.",
             "To accept what was compiled now, run where you work:",
         ]
-    nodeid = item.nodeid
-    start = item.config.invocation_params.dir
-    if start != settings.rootdir:
-        file, separator, rest = nodeid.partition("::")
-        nodeid = os.path.relpath(settings.rootdir / file, start) + separator + rest
-    words = ["pytest", nodeid, *settings.command, "--snapshot-update"]
-    return [*lines, shlex.join(words)]
+    return [*lines, test_command(item, [*settings.command, "--snapshot-update"])]

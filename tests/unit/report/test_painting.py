@@ -1,0 +1,62 @@
+"""A failure in colours where the terminal has them, and the same text without."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+from _pytest._io import TerminalWriter
+
+from pytest_fxregion.report.painting import PaintedFailure, Painter
+from pytest_fxregion.session import PROPERTY
+
+TEXT = """\
+snapshots/a.fx.txt differs:
+- no line of the diff
+
+@@ -1,2 +1,2 @@ joint
+ class GraphModule
+-        old
++        new
+
+To accept what was compiled now, run:
+pytest tests/test_a.py::test --fxregion --snapshot-update"""
+
+
+def written(markup: bool) -> str:
+    writer = TerminalWriter(io.StringIO())
+    writer.hasmarkup = markup
+    PaintedFailure(TEXT).toterminal(writer)
+    file = writer._file
+    assert isinstance(file, io.StringIO)
+    return file.getvalue()
+
+
+def test_without_colours_it_is_the_text() -> None:
+    assert written(False) == TEXT + "\n"
+
+
+def test_the_diff_and_the_command_stand_out() -> None:
+    lines = written(True).splitlines()
+    assert lines[1] == "- no line of the diff"
+    assert lines[3] == "\x1b[36m@@ -1,2 +1,2 @@ joint\x1b[0m"
+    assert lines[5:7] == ["\x1b[31m-        old\x1b[0m", "\x1b[32m+        new\x1b[0m"]
+    assert lines[9] == f"\x1b[1m{TEXT.splitlines()[-1]}\x1b[0m"
+    assert lines[8] == "To accept what was compiled now, run:"
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_only_the_failures_of_our_runs_are_painted(ours: bool) -> None:
+    report = pytest.TestReport(
+        nodeid="a.py::test",
+        location=("a.py", 0, "test"),
+        keywords={},
+        outcome="failed",
+        longrepr=TEXT,
+        when="call",
+        user_properties=[(PROPERTY if ours else "other", json.dumps({}))],
+    )
+    Painter().pytest_runtest_logreport(report)
+    assert isinstance(report.longrepr, PaintedFailure) is ours
+    assert str(report.longrepr) == report.longreprtext == TEXT
