@@ -94,7 +94,8 @@ def test_a_pull_request_that_changes_a_region(tmp_path: Path) -> None:
     assert (artifacts / "report.html").exists()
     report = json.loads((artifacts / "fxregion.json").read_text(encoding="utf-8"))
     (failed,) = [test for test in report["tests"] if test["outcome"] == "failed"]
-    assert "`mul` in joint, forward left region 'gate'" in failed["candidates"][0]["summary"]
+    said = failed["candidates"][0]["summary"][0]
+    assert said.endswith("and `mul` in forward left region 'gate'")
 
     review = f"python -m pytest_fxregion review --accept-all {artifacts}"
     assert run(review, laptop).returncode == 0
