@@ -1,6 +1,6 @@
 """``python -m tests.fuzz N``: run N random programs on the virtual device, and say what was found.
 
-A program is drawn from a seed, its number; every 50 run in a process of their own.  What is done
+A program is drawn from a seed, its number; every 150 run in a process of their own.  What is done
 stays in the folder (``--folder``, ``fxregion-fuzz`` by default): the same command goes on where one
 was stopped, and several may run at the same time.  Exits with 1 if anything was found that has no
 reason in ``known.md``.
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from tests.fuzz.chunk import rows_of
 
-CHUNK = 50
+CHUNK = 150
 ROOT = Path(__file__).parents[2]
 
 

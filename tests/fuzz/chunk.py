@@ -14,6 +14,7 @@ import re
 import shutil
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -21,6 +22,7 @@ import hypothesis
 from hypothesis import Phase, settings
 
 from pytest_fxregion.device import Device, virtual
+from tests.fuzz.known import explanation
 from tests.fuzz.programs import Program, programs
 from tests.fuzz.shrinking import shrunk
 
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 SHRINKING = 100
 ARCHITECTURE = "h100"
 # Every so many programs one is compiled twice.
-TWICE = 10
+TWICE = 20
 _NOTHING: dict[str, Any] = {"explained": None, "seconds": 0.0, "regions": 0, "said": []}
 
 
@@ -61,7 +63,7 @@ def rows_of(log: Path) -> list[dict[str, Any]]:
 
 
 def _run(seeds: Sequence[int], folder: Path, log: TextIO) -> None:
-    from tests.fuzz.known import explanation
+    from tests.fuzz.torchs_own import differs
     from tests.fuzz.trial import run
 
     device = Device("virtual", "cuda:0", f"virtual {ARCHITECTURE} (no GPU)", ARCHITECTURE)
@@ -73,7 +75,8 @@ def _run(seeds: Sequence[int], folder: Path, log: TextIO) -> None:
         program = drawn(seed)
         print(json.dumps({"seed": seed, "source": str(program)}), file=log)
         outcome = run(str(program), work, device, twice=seed % TWICE == 0)
-        reason = None if outcome.ok else explanation(outcome.text, str(program))
+        torch_fails = partial(differs, str(program), work, device)
+        reason = None if outcome.ok else explanation(outcome.text, str(program), torch_fails)
         row = {
             "seed": seed,
             "kind": outcome.kind,

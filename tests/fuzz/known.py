@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Reason:
-    """A reason's name in ``known.md``; what a failure's text holds, and what its program does."""
+    """A reason's name in ``known.md``; what a failure's text holds, and what its program does.
+
+    ``torchs_own``: only where torch alone fails on the program as well.
+    """
 
     name: str
     said: str
     done: str = ""
+    torchs_own: bool = False
 
 
 REASONS = (
@@ -31,13 +36,24 @@ REASONS = (
         "a view taken under no_grad is given a gradient by AOTAutograd",
         r"gradients of outputs are there, and \d+ results of this call can take one",
         r"with torch\.no_grad\(\):",
+        torchs_own=True,
+    ),
+    Reason(
+        "a hook inside of a checkpointed function is lost by dynamo",
+        r"do not compute what eager does|gradients are not summed as in eager",
+        r"def stretch\d+\(.*\n(?:        .*\n)*?        +\w+\.register_hook",
+        torchs_own=True,
     ),
 )
 
 
-def explanation(text: str, source: str) -> str | None:
-    """Return the name of the reason why ``source`` failed with ``text``, or None."""
+def explanation(text: str, source: str, torch_fails: Callable[[], bool]) -> str | None:
+    """Return the name of the reason why ``source`` failed with ``text``, or None.
+
+    ``torch_fails`` tries the program with torch alone, which some reasons have to be true of.
+    """
     for reason in REASONS:
-        if re.search(reason.said, text) and re.search(reason.done, source):
+        said, done = re.search(reason.said, text), re.search(reason.done, source)
+        if said and done and (not reason.torchs_own or torch_fails()):
             return reason.name
     return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from pytest_fxregion import FxRegion
 from pytest_fxregion import session as fxregion_session
 from tests.fuzz.chunk import drawn
-from tests.fuzz.known import explanation
+from tests.fuzz.known import REASONS, explanation
 from tests.fuzz.programs import Block, Input, Line, Program
 from tests.fuzz.shrinking import shrunk
 
@@ -20,13 +21,16 @@ PROGRAMS = 24
 def test_a_random_program_agrees_with_eager(
     seed: int, fxregion: FxRegion, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
+    from tests.fuzz.torchs_own import differs
     from tests.fuzz.trial import run
 
     device = fxregion_session.of(request.config).device
     assert device is not None
     program = drawn(seed)
+    torch_fails = partial(differs, str(program), tmp_path, device)
     outcome = run(str(program), tmp_path, device, twice=seed % 4 == 0)
-    assert outcome.ok or explanation(outcome.text, str(program)), f"{outcome.text}\n\n{program}"
+    known = outcome.ok or explanation(outcome.text, str(program), torch_fails)
+    assert known, f"{outcome.text}\n\n{program}"
 
 
 SHARED = Program(
@@ -61,10 +65,13 @@ def test_a_fault_is_found_and_its_program_made_small(
     monkeypatch.setattr(AccumulationRecorder, "mark", lambda recorder: None)
     outcome = run(str(SHARED), tmp_path, device)
     assert "gradients are not summed as in eager" in outcome.kind
-    assert explanation(outcome.text, str(SHARED)) is None
+    assert explanation(outcome.text, str(SHARED), lambda: True) is None
     smallest = shrunk(SHARED, lambda p: run(str(p), tmp_path, device).kind == outcome.kind, 60)
-    assert [line for s in smallest.statements for line in s.lines()] == ["v1 = torch.sin(a)"]
-    assert [i.name for i in smallest.inputs] == ["a"]
+    assert [line for s in smallest.statements for line in s.lines()] == [
+        "v1 = torch.sin(a)",  # whose two uses
+        "v2 = v1 + b",
+        "v3 = v1.cos()",
+    ]
     assert not smallest.dynamic
 
 
@@ -85,3 +92,48 @@ def test_shrinking_keeps_what_fails_and_nothing_that_has_no_meaning() -> None:
     assert smallest.statements == (Line("v1 = torch.sin(a)"),)
     assert smallest.results == ("v1",)
     assert smallest.inputs == (Input("a", "fxregion.randn(4, 6)"),)
+
+
+HOOK_IN_CHECKPOINT = """
+import torch
+from torch.utils.checkpoint import checkpoint
+
+
+def function(a):
+    v0 = a.clone()
+    def stretch1(v0):
+        v0.register_hook(lambda g: g * 2)
+        v2 = torch.sin(v0)
+        return v2
+    v3 = checkpoint(stretch1, v0, use_reentrant=False)
+    return v3
+
+
+def test_program(fxregion):
+    a = fxregion.randn(4, requires_grad=True)
+    fxregion(function, a).check()
+"""
+
+
+def test_a_fault_of_torchs_own_is_told_by_running_torch_alone(
+    fxregion: FxRegion, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    from tests.fuzz.torchs_own import differs
+    from tests.fuzz.trial import run
+
+    device = fxregion_session.of(request.config).device
+    assert device is not None
+    outcome = run(HOOK_IN_CHECKPOINT, tmp_path, device)
+    torch_fails = partial(differs, HOOK_IN_CHECKPOINT, tmp_path, device)
+    assert not outcome.ok
+    reason = explanation(outcome.text, HOOK_IN_CHECKPOINT, torch_fails)
+    assert reason == "a hook inside of a checkpointed function is lost by dynamo"
+    assert explanation(outcome.text, HOOK_IN_CHECKPOINT, lambda: False) is None
+    assert not differs(str(SHARED), tmp_path, device)
+
+
+def test_every_reason_is_in_known_md() -> None:
+    text = Path(__file__).with_name("known.md").read_text(encoding="utf-8")
+    assert [line[3:] for line in text.splitlines() if line.startswith("## ")] == [
+        reason.name for reason in REASONS
+    ]

@@ -64,7 +64,7 @@ def run(source: str, folder: Path, device: Device, *, twice: bool = False) -> Ou
         with _limited(), warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("ignore")
             warnings.simplefilter("always", FxRegionWarning)
-            module = _load(source, folder)
+            module = load(source, folder)
             documents: list[Document] = []
             for _ in range(2 if twice else 1):
                 harness = _harness(folder, device, documents)
@@ -125,7 +125,8 @@ def _check_texts(run: RegionRun, document: Document, root: Path) -> None:
         raise Differs("the document differs when read back")
 
 
-def _load(source: str, folder: Path) -> ModuleType:
+def load(source: str, folder: Path) -> ModuleType:
+    """Import a program's text from a file of its own in ``folder``."""
     path = folder / FILE
     path.write_text(source, encoding="utf-8")
     linecache.checkcache(str(path))
