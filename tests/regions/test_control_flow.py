@@ -113,3 +113,71 @@ def test_nested_region_inside_an_annotation_is_taken_whole(fxregion):
     run = fxregion(model, fxregion.randn(4, 4, requires_grad=True))
     run.check()
     assert [r.label for r in run.forward.regions] == ["default"]
+
+
+def test_branches_with_regions_and_gradients(fxregion):
+    def scaled(x, w):
+        with annotate({"compile_with_inductor": {"inductor_region": "scaled"}}):
+            return (x * w).tanh() * 2
+
+    def shifted(x, w):
+        with annotate({"compile_with_inductor": {"inductor_region": "shifted"}}):
+            return (x + w).sigmoid() + 1
+
+    def model(flag, x, w):
+        return torch.cond(flag, scaled, shifted, (x, w)).sin()
+
+    run = fxregion(
+        model,
+        fxregion.tensor(False),
+        fxregion.randn(4, requires_grad=True),
+        fxregion.randn(4, requires_grad=True),
+    )
+    run.check()
+    assert {r.label for r in run.regions} == {"'scaled'", "'shifted'"}
+
+
+def test_region_inside_a_loop(fxregion):
+    def halve(i, y):
+        with annotate({"compile_with_inductor": {"inductor_region": "body"}}):
+            y = y * 0.5 + y.sin()
+        return i + 1, y
+
+    def model(x):
+        start = torch.zeros((), dtype=torch.int64, device=x.device)
+        return while_loop(lambda i, y: i < 3, halve, (start, x))[1]
+
+    with torch.no_grad():
+        run = fxregion(model, fxregion.randn(5))
+    run.check()
+    assert [r.label for r in run.inference.regions] == ["'body'"]
+
+
+def test_region_inside_a_scan(fxregion):
+    def step(carry, x):
+        with annotate({"compile_with_inductor": {"inductor_region": "step"}}):
+            carry = (carry * 0.5 + x).tanh()
+        return carry, carry.clone()
+
+    def model(state, xs):
+        return scan(step, state, xs)[1]
+
+    with torch.no_grad():
+        run = fxregion(model, fxregion.zeros(3), fxregion.randn(4, 3))
+    run.check()
+    assert [r.label for r in run.inference.regions] == ["'step'"]
+
+
+def test_region_of_a_function_that_is_mapped_over_a_batch(fxregion):
+    def one(x, w):
+        with annotate({"compile_with_inductor": 0}):
+            return (w @ x).tanh().sum()
+
+    def model(xs, w):
+        return torch.func.vmap(one, in_dims=(0, None))(xs, w)
+
+    run = fxregion(
+        model, fxregion.randn(3, 4, requires_grad=True), fxregion.randn(2, 4, requires_grad=True)
+    )
+    run.check()
+    assert [r.label for r in run.forward.regions] == ["default"]

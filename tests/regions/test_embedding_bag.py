@@ -7,9 +7,9 @@ from torch.fx.traceback import annotate
 
 
 class BagOfWords(nn.Module):
-    def __init__(self, mode):
+    def __init__(self, mode, sparse=False):
         super().__init__()
-        self.bag = nn.EmbeddingBag(7, 3, mode=mode)
+        self.bag = nn.EmbeddingBag(7, 3, mode=mode, sparse=sparse)
         self.head = nn.Linear(3, 2)
 
     def forward(self, tokens, offsets):
@@ -36,3 +36,10 @@ def test_inference(fxregion):
         run = fxregion(model, fxregion.randint(0, 7, (6,)), fxregion.tensor([0, 2, 3]))
     run.check()
     assert len(run.inference.regions) == 1
+
+
+def test_sparse_gradients_are_refused_by_name(fxregion):
+    # On the virtual device: it has no sparse tensors. On a GPU it is torch.compile that has none.
+    model = BagOfWords("sum", sparse=True).to(fxregion.device)
+    with pytest.raises(NotImplementedError, match="dense tensors only, not layout Sparse"):
+        fxregion(model, fxregion.randint(0, 7, (6,)), fxregion.tensor([0, 2, 3]))

@@ -95,3 +95,66 @@ def test_number_from_item(fxregion):
         run = fxregion(repeated, fxregion.randn(4), fxregion.tensor(3))
         run.check()
     assert [r.label for r in run.inference.regions] == ["default"]
+
+
+def test_attention_over_any_length(fxregion):
+    def attention(q, k, v):
+        length = q.shape[0]
+        with annotate({"compile_with_inductor": {"inductor_region": "attention"}}):
+            ahead = torch.ones(length, length, dtype=torch.bool, device=q.device).triu(1)
+            scores = (q @ k.t()).masked_fill(ahead, float("-inf"))
+            return scores.softmax(-1) @ v
+
+    q, k, v = (fxregion.randn(5, 4, requires_grad=True) for _ in range(3))
+    for tensor in (q, k, v):
+        torch._dynamo.mark_dynamic(tensor, 0)
+    run = fxregion(attention, q, k, v)
+    run.check()
+    assert [r.label for r in run.forward.regions] == ["'attention'"]
+    assert '"f32[s' in run.forward.text
+
+
+def test_region_input_whose_size_is_an_expression(fxregion):
+    def model(x, w):
+        doubled = torch.cat((x, x), dim=0)  # of size 2*s
+        with annotate({"compile_with_inductor": 0}):
+            return doubled * w + doubled.shape[0]
+
+    run = fxregion(model, fxregion.randn(3, 4), fxregion.randn(4, requires_grad=True), dynamic=True)
+    run.check()
+    assert '"f32[2*s' in run.forward.text
+    assert [r.label for r in run.forward.regions] == ["default"]
+
+
+def test_rows_that_a_mask_selects(fxregion):
+    def experts_input(x, scores, w):
+        (rows,) = torch.where(scores > 0)
+        with annotate({"compile_with_inductor": {"inductor_region": "expert"}}):
+            h = (x[rows] @ w).relu() * scores[rows, None]
+        return torch.zeros_like(x).index_add(0, rows, h)
+
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        run = fxregion(
+            experts_input,
+            fxregion.randn(4, 3, requires_grad=True),
+            fxregion.tensor([0.5, -1.0, 0.25, 2.0], requires_grad=True),
+            fxregion.randn(3, 3, requires_grad=True),
+        )
+        run.check()
+    assert '"f32[u0' in run.forward.text
+    assert [r.label for r in run.forward.regions] == ["'expert'"]
+
+
+def test_autocast_inside_a_region(fxregion):
+    def model(x, w):
+        with annotate({"compile_with_inductor": 0}):
+            with torch.autocast(x.device.type, dtype=torch.bfloat16):
+                h = x @ w
+            return h.float().sin()
+
+    run = fxregion(
+        model, fxregion.randn(3, 8, requires_grad=True), fxregion.randn(8, 4, requires_grad=True)
+    )
+    run.check()
+    assert [r.label for r in run.forward.regions] == ["default"]
+    assert run.gradients["w"].dtype == torch.float32
