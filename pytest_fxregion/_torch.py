@@ -434,11 +434,12 @@ def is_autocast_active() -> bool:
 
 
 # The wrappers between an artifact and its compiled graph that do nothing for a graph without
-# autograd, mutated inputs or aliased outputs (2.13).  Any other wrapper is kept.
+# autograd, mutated inputs or aliased outputs (2.11 to 2.15).  Any other wrapper is kept.
 _TRANSPARENT_WRAPPERS = (
     "DisableContext.__call__.<locals>._fn",
     "aot_module_simplified.<locals>.forward",
     "_create_runtime_wrapper.<locals>.runtime_wrapper",
+    "FunctionalizedRngRuntimeWrapper.post_compile.<locals>.wrapper",  # 2.11
 )
 
 # How the function that Inductor writes refers to operators.
@@ -464,6 +465,9 @@ def generated_call(artifact: Any) -> tuple[Any, bool] | None:
             return None
         cells = dict(zip(code.co_freevars, found.__closure__ or (), strict=True))
         if "params_buffers_flat" in cells and cells["params_buffers_flat"].cell_contents:
+            return None
+        metadata = cells.get("runtime_metadata")
+        if metadata and metadata.cell_contents.is_rng_op_functionalized:
             return None
         inner = [c for n in ("fn", "compiled_fn", "_inner_compiled_fn") if (c := cells.get(n))]
         if len(inner) != 1:

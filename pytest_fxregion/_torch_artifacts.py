@@ -16,6 +16,7 @@ import platform
 import shutil
 import sys
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -120,7 +121,9 @@ def has_plain_inductor_config() -> bool:
     """Whether no option of Inductor holds code (a pass of the user's), which no key can tell."""
     from torch._inductor import config
 
-    return not any(callable(getattr(config, name, None)) for name in inductor_config_keys())
+    with warnings.catch_warnings():  # of options that a version gave up; 2.15
+        warnings.simplefilter("ignore", FutureWarning)
+        return not any(callable(getattr(config, name, None)) for name in inductor_config_keys())
 
 
 def has_own_lowerings_only() -> bool:
