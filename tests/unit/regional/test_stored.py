@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 import torch
 import torch._inductor.config
+from torch.fx.traceback import annotate as annotated
 
-from pytest_fxregion.regional import compile, compile_regions, stored
+from pytest_fxregion._torch import aot_autograd
+from pytest_fxregion.regional import compile, compile_regions, regional_inductor, stored
 from pytest_fxregion.regional.annotation import AnnotationReader
 from pytest_fxregion.regional.artifacts import ARTIFACTS
 from pytest_fxregion.regional.fingerprint import fingerprint
@@ -98,6 +100,28 @@ def test_stored_region_that_writes_its_operand(folder: Path, compiled: list[Any]
         with torch.no_grad():
             torch.testing.assert_close(gm(X), X.sin() * 2 + 1)
     assert len(compiled) == 1
+
+
+def test_stored_region_in_a_graph_that_is_being_compiled(folder: Path, compiled: list[Any]) -> None:
+    """Its strides must not be taken for those of the forward around it."""
+
+    def layer(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        with annotated({"compile_with_inductor": 0}):
+            sums = (x * 2).sum(0)
+        return sums * (x @ w).sin()
+
+    backend = aot_autograd(fw_compiler=regional_inductor, bw_compiler=regional_inductor)
+    gradients = []
+    for _ in range(2):
+        torch._dynamo.reset()
+        x, w = X.reshape(2, 3).clone().requires_grad_(), torch.eye(3)
+        torch.compile(layer, backend=backend, fullgraph=True)(x, w).sum().backward()
+        gradients.append(x.grad)
+    assert len(compiled) == 2  # forward and backward
+    x = X.reshape(2, 3).clone().requires_grad_()
+    layer(x, torch.eye(3)).sum().backward()
+    for gradient in gradients:
+        torch.testing.assert_close(gradient, x.grad)
 
 
 def replace(path: Path, content: bytes) -> None:
