@@ -24,7 +24,7 @@ from pytest_fxregion.call import Call, widened
 from pytest_fxregion.capture.observer import Capture
 from pytest_fxregion.capture.record import Compilation
 from pytest_fxregion.checks.annotations import AnnotatedLines, describe, lost_lines
-from pytest_fxregion.checks.culprit import IsWrong, explain, script_name
+from pytest_fxregion.checks.culprit import IsWrong, explain, script_files, script_name
 from pytest_fxregion.checks.culprit.pieces import compiled_pieces
 from pytest_fxregion.checks.gradient_accumulation import (
     EagerAccumulations,
@@ -107,6 +107,7 @@ class FxRegion:
         if isinstance(grad_outputs, torch.Tensor):
             grad_outputs = (grad_outputs,)
         call = Call(function, args, kwargs)
+        self._forget_scripts(name)
         annotated = AnnotatedLines()
         step("running eagerly")
         eager, watched = self._run_eager(call, backward, grad_outputs, annotated)
@@ -268,6 +269,12 @@ class FxRegion:
                 before_backward=watched.watch_call,
             )
         return eager, watched
+
+    def _forget_scripts(self, name: str | None) -> None:
+        """Remove what an earlier run of the test has shown."""
+        if self._artifacts is not None:
+            for script in script_files(self._artifacts / script_name(self._test, name)):
+                script.unlink(missing_ok=True)
 
     def _explain(self, again: Again, name: str | None, is_wrong: IsWrong) -> str:
         """Say which region makes the results wrong, and with which command it can be seen."""

@@ -38,14 +38,29 @@ with torch.no_grad(), torch._inductor.config.patch({configs}):
 
 def repro_script(body: GraphModule, configs: Mapping[str, object]) -> str | None:
     """Write the script; None if the body holds subgraphs or other objects, which text cannot."""
-    if any(node.op in ("get_attr", "call_module") for node in body.graph.nodes):
+    if holds_objects(body):
         return None
     operands = [_operand(node.meta["val"]) for node in body.graph.find_nodes(op="placeholder")]
     return _SCRIPT.format(
-        code=indent(body.code.strip(), "    "),
+        code=indent(method_text(body), "    "),
         operands=indent("\n".join(f"{operand}," for operand in operands), "    "),
         configs=dict(configs),
     )
+
+
+def holds_objects(body: GraphModule) -> bool:
+    """Whether a graph needs objects that text cannot give: subgraphs, modules, constants."""
+    return any(node.op in ("get_attr", "call_module") for node in body.graph.nodes)
+
+
+def method_text(body: GraphModule) -> str:
+    """Return a graph as the ``forward`` of a module, a line for each operation.
+
+    It uses the names ``torch``, ``device``, ``inf`` and ``nan``.
+    """
+    lines = body.code.strip().splitlines()
+    # `;  arg0 = None` frees a value early, which says nothing to a reader.
+    return "\n".join(line.split(";  ")[0].rstrip() for line in lines)
 
 
 def _operand(value: object) -> str:

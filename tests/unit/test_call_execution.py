@@ -464,6 +464,7 @@ def test_a_subclass_is_compared_by_the_tensors_that_it_is_made_of() -> None:
         "TwoTensor of torch.float32 on cpu, shape (2,), strides (1,), with gradient"
     )
     assert found.values["output.b"].tolist() == [6, 6]
+    cotangent: Any
     (cotangent,) = found.cotangents
     assert torch.equal(found.values["gradient of x.a"], 2 * cotangent.a)
     assert torch.equal(found.values["gradient of x.b"], 2 * cotangent.b)

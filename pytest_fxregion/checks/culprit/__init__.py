@@ -8,11 +8,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from pytest_fxregion.checks.culprit.finding import Source
-from pytest_fxregion.checks.culprit.search import IsWrong, find
+from pytest_fxregion.checks.culprit.search import IsWrong, find, script_files
 from pytest_fxregion.execution import Again
 from pytest_fxregion.snapshots.names import encode_extra, encode_test
 
-__all__ = ["IsWrong", "explain", "script_name"]
+__all__ = ["IsWrong", "explain", "script_files", "script_name"]
 
 
 def explain(

@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 from textwrap import fill, indent, wrap
 
 import torch
-from torch import fx
 
 from pytest_fxregion._torch import storage_key
 from pytest_fxregion.checks.culprit.shrink import Part
 from pytest_fxregion.checks.difference import Difference
 from pytest_fxregion.checks.numerics import ERROR_FACTOR, ROUNDINGS
+from pytest_fxregion.regional.repro import method_text
 
 # So many elements are numbers that a reader may want to look at.
 _FEW = 64
@@ -153,7 +153,7 @@ def write_script(
     about: str,
     differences: Callable[[Part], Sequence[Difference]],
 ) -> Script:
-    """Write the script of a part that holds no objects (:func:`holds_objects`).
+    """Write the script of a part; one that holds objects cannot be written as text.
 
     ``about`` is its first lines.  ``differences`` compiles a part and returns the results that
     differ: large inputs become random numbers if they still do.
@@ -175,7 +175,7 @@ def write_script(
             about=about,
             imports="\n".join(imports if "from_bytes(" in text else imports[1:2]),
             functions=functions + ("\n" if functions else ""),
-            code=indent(_forward(part.module), "    "),
+            code=indent(method_text(part.module), "    "),
             operands=indent(text, "    "),
             configs={"fallback_random": True, **configs},
             factor=ERROR_FACTOR,
@@ -185,12 +185,6 @@ def write_script(
         ),
         part,
     )
-
-
-def _forward(module: fx.GraphModule) -> str:
-    """Return the graph as a method, a line for each operation."""
-    lines = module.code.strip().splitlines()
-    return "\n".join(line.split(";")[0].rstrip() if ";  " in line else line for line in lines)
 
 
 def _worst(found: Sequence[Difference]) -> str:
@@ -292,8 +286,3 @@ def _extent(value: torch.Tensor) -> int:
     if value.numel() == 0:
         return 0
     return 1 + sum((n - 1) * step for n, step in zip(value.shape, value.stride(), strict=True))
-
-
-def holds_objects(module: fx.GraphModule) -> bool:
-    """Whether a graph needs objects that text cannot give: subgraphs, modules, constants."""
-    return any(node.op in ("get_attr", "call_module") for node in module.graph.nodes)

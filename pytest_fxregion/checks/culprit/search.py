@@ -32,11 +32,12 @@ from pytest_fxregion.checks.culprit.pieces import (
     in_eager,
     operands_recorded,
 )
-from pytest_fxregion.checks.culprit.script import Script, holds_objects, write_script
+from pytest_fxregion.checks.culprit.script import Script, write_script
 from pytest_fxregion.checks.culprit.shrink import Part, shrink
 from pytest_fxregion.checks.culprit.trial import differences
 from pytest_fxregion.checks.difference import Difference
 from pytest_fxregion.execution import Again
+from pytest_fxregion.regional.repro import holds_objects
 
 # More than a few wrong pieces are one fault more often than many.
 _MOST_CULPRITS = 3
@@ -99,6 +100,12 @@ def find(again: Again, is_wrong: IsWrong, source: Source) -> Finding:
     return Finding(tuple(culprits), ended if len(sets) == _MOST_CULPRITS else None, several)
 
 
+def script_files(first: Path) -> list[Path]:
+    """Return the files of all scripts that a search may write, the first one's given."""
+    later = (first.with_stem(f"{first.stem}-{n}") for n in range(2, _MOST_CULPRITS + 1))
+    return [first, *later]
+
+
 def _wrong_sets(
     pieces: Sequence[CompiledPiece], wrong_with: Callable[[Sequence[CompiledPiece]], bool]
 ) -> Iterator[list[CompiledPiece]]:
@@ -135,9 +142,7 @@ def _taken_apart(
     )
     if source.scripts is None or not found.has_script:
         return found
-    file = source.scripts
-    if number:
-        file = file.with_stem(f"{file.stem}-{number + 1}")
+    file = script_files(source.scripts)[number]
     script = write_script(part, configs, source.about(piece, part, file), differing)
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(script.text, encoding="utf-8")

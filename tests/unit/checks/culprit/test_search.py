@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import torch
 from torch import Tensor, fx
 from torch.fx.traceback import annotate
 
-from pytest_fxregion.checks.culprit import script_name, trial
+from pytest_fxregion.checks.culprit import script_name, search, trial
 from pytest_fxregion.errors import CheckError
 from tests.unit.checks.wrongly_compiled import (
     Change,
@@ -193,6 +194,21 @@ def test_a_wrong_write_to_a_buffer_is_found(planted: Any) -> None:
     text = failure(Counting(), leaf(3).detach())
     assert "total after the call: error" in text
     assert "wrong: inference inductor_region_0 (region default)" in text
+
+
+def test_a_script_is_there_as_long_as_its_test_fails(
+    planted: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(search, "_why_it_does_not_show", lambda script, file: None)
+    compiles: Compiles = planted(with_another(aten.cos.default, aten.sin.default))
+    inputs = [leaf(n).detach() for n in (2, 2, 3)]
+    with pytest.raises(CheckError, match=r"To see it by itself, run:\npython .*/test_wrong.py$"):
+        harness(tmp_path)(layers_of_all_sizes, *inputs).check_numerics()
+    folder = tmp_path / "scripts/tests/test_it"
+    assert sorted(file.name for file in folder.iterdir()) == ["test_wrong-2.py", "test_wrong.py"]
+    compiles.change = lambda body: body
+    harness(tmp_path)(layers_of_all_sizes, *inputs).check_numerics()
+    assert not list(folder.iterdir())
 
 
 def test_scripts_of_tests_and_runs_have_names_of_their_own() -> None:
