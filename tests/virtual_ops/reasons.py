@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 LACKING = {
-    "sparse": "the device has dense tensors only; sparse layouts raise NotImplementedError",
+    "sparse": "the device has dense tensors only; sparse layouts raise DeviceError",
     "jiterator": "compiles CUDA C++ at run time (NVRTC), which needs a GPU; nothing to compare to",
 }
 
 BY_TEXT = (
     ("dense tensors only", LACKING["sparse"]),
-    ("SparseCsrCUDA", LACKING["sparse"]),
-    ("SparseCUDA", LACKING["sparse"]),
     ("Jiterator is only supported", LACKING["jiterator"]),
+    ("torch.cuda.jiterator", LACKING["jiterator"]),
 )
 
 

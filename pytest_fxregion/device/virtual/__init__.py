@@ -9,8 +9,8 @@ their random numbers are another stream (those that Triton kernels draw are the 
 layers and CTC loss run without cuDNN; kernels run in one configuration, without contraction of
 mul and add, TF32 or approximate functions, and all programs of a grid at once, so that races are
 not seen.  What has no meaning here (time, CUDA graphs, inline PTX beyond single instructions,
-programs that wait for each other) raises :class:`~pytest_fxregion.errors.DeviceError`; sparse
-layouts raise ``NotImplementedError``.
+programs that wait for each other, NCCL, sparse layouts) raises
+:class:`~pytest_fxregion.errors.DeviceError`.
 
 :func:`load` first, before anything imports torch; then :func:`activate` around each test.
 """

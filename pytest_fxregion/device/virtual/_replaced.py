@@ -29,6 +29,9 @@ from torch._inductor.codegen.wrapper import PythonWrapperCodegen
 from torch._inductor.runtime.hints import DeviceProperties as HintedProperties
 from torch._inductor.runtime.triton_heuristics import CachingAutotuner
 from torch._subclasses import fake_tensor
+from torch.cuda import nvtx
+
+from pytest_fxregion.device.virtual.refusal import Refused, cannot, refusing
 
 triton_helpers: Any = torch._inductor.runtime.triton_helpers
 compiler_config: Any = torch.compiler.config
@@ -117,7 +120,7 @@ def torch_cuda(
     properties: SimpleNamespace,
     stream: type,
     event: type,
-    refusing: Callable[[str], Any],
+    no_graphs: Callable[..., Any],
 ) -> None:
     """Replace what ``torch.cuda`` bound when it was imported from a build without CUDA."""
     cuda = torch.cuda
@@ -135,8 +138,12 @@ def torch_cuda(
         replaced.set(owner, "is_current_stream_capturing", lambda: False)
     # Asked by recurrent layers; the virtual device computes them without cuDNN.
     replaced.set(torch.backends.cudnn, "is_acceptable", lambda tensor: False)
-    replaced.set(cuda, "CUDAGraph", refusing("CUDA graphs"))
-    replaced.set(cuda.graphs, "CUDAGraph", refusing("CUDA graphs"))
+    replaced.set(cuda, "CUDAGraph", no_graphs)
+    replaced.set(cuda.graphs, "CUDAGraph", no_graphs)
+    replaced.set(cuda, "ExternalStream", refusing("torch.cuda.ExternalStream"))
+    # Marks for a profiler: nobody looks at them, and a CPU build has no functions for it.
+    if not hasattr(torch._C, "_nvtx"):
+        replaced.set(nvtx, "_nvtx", _Unobserved())
     # `cudart()` is a module of the CUDA build; one function of it is used by torch itself.
     replaced.set(
         cuda,
@@ -159,6 +166,34 @@ def torch_cuda(
     generator = torch.ops.fxregion_virtual.default_generator()
     generator.manual_seed(torch.default_generator.initial_seed())
     replaced.set(cuda, "default_generators", (generator,))
+
+
+class _Unobserved:
+    """NVTX without a profiler: ranges are numbered and nothing else happens."""
+
+    def __getattr__(self, name: str) -> Callable[..., int]:
+        return lambda *args: 0
+
+
+def distributed(replaced: Replacements) -> None:
+    """Have process groups that would move data between GPUs refused when they are made.
+
+    NCCL is there, as in every CUDA wheel, and its groups are refused; Gloo would hand the device's
+    memory to CUDA.  The ``fake`` backend, which moves nothing, works.
+    """
+    if not torch.distributed.is_available():
+        return
+    c10d = torch.distributed.distributed_c10d
+    no_nccl = Refused(
+        "a process group of NCCL", "use backend='fake' to trace collectives, or a GPU"
+    )
+    # All of them in torch 2.14 and later, the first one before.
+    for name in ("ProcessGroupNCCL", "ProcessGroupNCCL2", "ProcessGroupNCCLLazy"):
+        replaced.set(c10d, name, no_nccl)
+    replaced.set(c10d, "is_nccl_available", lambda: True)
+    replaced.set(torch.distributed, "is_nccl_available", lambda: True)
+    capability = c10d.Backend.backend_capability
+    replaced.set(c10d.Backend, "backend_capability", {**capability, "gloo": ["cpu"]})
 
 
 def storage(replaced: Replacements) -> None:
@@ -309,9 +344,7 @@ def inductor_settings() -> Iterator[None]:
         yield
 
 
-def triton_driver(
-    replaced: Replacements, properties: SimpleNamespace, cannot: Callable[[str], Any]
-) -> None:
+def triton_driver(replaced: Replacements, properties: SimpleNamespace) -> None:
     """Put a driver in Triton's place for it that answers questions and launches nothing."""
     from triton.backends.compiler import GPUTarget
     from triton.runtime import driver
@@ -331,6 +364,10 @@ def triton_driver(
             get_device_properties=lambda index: limits,
             load_binary=lambda *args: cannot("loading a cubin"),
         )
+
+        @property
+        def launcher_cls(self) -> Any:
+            return cannot("launching a compiled kernel (AOTInductor)")
 
         @staticmethod
         def is_active() -> bool:

@@ -11,15 +11,18 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from types import SimpleNamespace
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 
 from pytest_fxregion.device.virtual import _replaced, loader
 from pytest_fxregion.device.virtual.architectures import Architecture
 from pytest_fxregion.device.virtual.interpreter import interpreting
+from pytest_fxregion.device.virtual.refusal import refusing
 from pytest_fxregion.device.virtual.streams import Event, Stream
 from pytest_fxregion.errors import DeviceError
+
+CUDA_GRAPHS = "CUDA graphs (modes reduce-overhead and max-autotune, triton.cudagraphs)"
 
 
 class DeviceProperties(SimpleNamespace):
@@ -56,21 +59,6 @@ def device_properties(arch: Architecture) -> DeviceProperties:
     )
 
 
-def cannot(what: str) -> NoReturn:
-    """Raise the one error for what a device without hardware cannot do."""
-    raise DeviceError(
-        f"{what}: the virtual CUDA device runs kernels in Triton's interpreter and cannot do this; "
-        "use a GPU (--fxregion-device=cuda)"
-    )
-
-
-def _refusing(what: str) -> Any:
-    def refuse(*args: Any, **kwargs: Any) -> NoReturn:
-        cannot(what)
-
-    return refuse
-
-
 def _check_index(index: int) -> int:
     if index > 0:
         raise RuntimeError(
@@ -103,11 +91,28 @@ def _nothing(*args: Any, **kwargs: Any) -> None:
 
 
 def _memory_stats(index: int) -> dict[str, Any]:
-    """Return what the device's tensors take, in the form of CUDA's allocator; of peaks the peak."""
+    """Return what the device's tensors take, in the form of CUDA's allocator.
+
+    There are no pools, segments or splits: memory is reserved when it is allocated.
+    """
     native = loader.library()
-    now, peak = native.fxregion_virtual_memory(0), native.fxregion_virtual_memory(1)
-    both = {"all": {"current": now, "peak": peak}}
-    return {f"{kind}_bytes": both for kind in ("allocated", "active", "reserved", "requested")}
+
+    def gauge(blocks: int) -> dict[str, dict[str, int]]:
+        now, peak, total = (native.fxregion_virtual_memory(blocks, which) for which in range(3))
+        nothing = dict.fromkeys(("current", "peak", "allocated", "freed"), 0)
+        everything = {"current": now, "peak": peak, "allocated": total, "freed": total - now}
+        return {"all": everything, "small_pool": nothing, "large_pool": nothing}
+
+    none = {pool: dict.fromkeys(counts, 0) for pool, counts in gauge(0).items()}
+    kinds = ("allocated", "active", "reserved", "requested")
+    return {
+        **{f"{kind}_bytes": gauge(0) for kind in kinds},
+        **{name: gauge(1) for name in ("allocation", "active", "segment")},
+        **dict.fromkeys(("inactive_split", "inactive_split_bytes"), none),
+        **dict.fromkeys(("oversize_allocations", "oversize_segments"), none["all"]),
+        "num_ooms": 0,
+        "num_alloc_retries": 0,
+    }
 
 
 def bindings(arch: Architecture) -> dict[str, Any]:
@@ -139,12 +144,13 @@ def bindings(arch: Architecture) -> dict[str, Any]:
         "_cuda_get_sync_debug_mode": lambda: 0,
         "_cuda_set_sync_debug_mode": _nothing,
         "_cuda_sleep": _nothing,
-        "_cuda_record_memory_history": _refusing("torch.cuda.memory history"),
-        "_cuda_memorySnapshot": _refusing("torch.cuda.memory snapshot"),
+        "_cuda_jiterator_compile_and_launch_kernel": refusing("torch.cuda.jiterator"),
+        "_cuda_record_memory_history": refusing("torch.cuda.memory history"),
+        "_cuda_memorySnapshot": refusing("torch.cuda.memory snapshot"),
         # Asked for first when CUDA graphs are made (mode="reduce-overhead").
-        "_cuda_cudaCachingAllocator_is_enabled": _refusing("CUDA graphs"),
+        "_cuda_cudaCachingAllocator_is_enabled": refusing(CUDA_GRAPHS),
         "_cuda_clearCublasWorkspaces": _nothing,
-        "_cuda_getCurrentBlasHandle": _refusing("cuBLAS"),
+        "_cuda_getCurrentBlasHandle": refusing("cuBLAS"),
     }
 
 
@@ -170,11 +176,12 @@ def activate(arch: Architecture) -> Iterator[None]:
         answers = bindings(arch)
         for name, value in answers.items():
             replaced.set(torch._C, name, value)
-        _replaced.torch_cuda(replaced, answers, properties, Stream, Event, _refusing)
+        _replaced.torch_cuda(replaced, answers, properties, Stream, Event, refusing(CUDA_GRAPHS))
         _replaced.storage(replaced)
         _replaced.dynamo(replaced, answers, properties, Stream, Event)
         _replaced.inductor(replaced)
-        _replaced.triton_driver(replaced, properties, cannot)
+        _replaced.triton_driver(replaced, properties)
+        _replaced.distributed(replaced)
         stack.enter_context(_replaced.inductor_settings())
         stack.enter_context(interpreting())
         # A device's backward would run in a thread of its own, which at exit may ask for Python's

@@ -15,10 +15,11 @@ from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
-from pytest_fxregion.device.virtual import build
+from pytest_fxregion.device.virtual import build, refusal
 from pytest_fxregion.errors import DeviceError
 
 _library: ctypes.CDLL | None = None
+_kept: list[object] = []
 
 
 def is_loaded() -> bool:
@@ -71,6 +72,7 @@ def load(progress: Callable[[str], None] | None = None) -> None:
             + refused.decode(errors="replace")
         )
     loaded.fxregion_virtual_memory.restype = ctypes.c_int64
+    _kept.append(refusal.install())
     _library = loaded
 
 

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 import torch
 
-from pytest_fxregion.errors import DeviceError
+from pytest_fxregion.device.virtual.refusal import cannot
 
 
 class Stream(torch.Stream):
@@ -108,7 +108,4 @@ class Event(torch.Event):
 
     def elapsed_time(self, end_event: Any) -> NoReturn:
         """Raise :class:`~pytest_fxregion.errors.DeviceError`: there is no time here."""
-        raise DeviceError(
-            "torch.cuda.Event.elapsed_time: the virtual CUDA device has no time to measure; "
-            "use a GPU (--fxregion-device=cuda)"
-        )
+        cannot("torch.cuda.Event.elapsed_time")

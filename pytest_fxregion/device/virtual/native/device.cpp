@@ -1,6 +1,7 @@
 // The device itself: guard, streams and memory, all over host memory.
 #include "device.h"
 
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/DeviceCapability.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
@@ -91,16 +92,38 @@ struct VirtualGuard final : c10::impl::DeviceGuardImplInterface {
   void synchronizeEvent(void*) const override {}
   void synchronizeDevice(const c10::DeviceIndex) const override {}
   double elapsedTime(void*, void*, const c10::DeviceIndex) const override {
-    TORCH_CHECK(
-        false,
-        "the virtual CUDA device has no time: elapsed_time needs a GPU (--fxregion-device=cuda)");
+    refuse("torch.Event.elapsed_time");
+    return 0.0;
   }
 };
 
 // ---- memory ------------------------------------------------------------------------------------
 
-std::atomic<int64_t> bytes_now{0};
-std::atomic<int64_t> bytes_peak{0};
+// How much there is, how much there was at most, how much there ever was.
+class Gauge {
+ public:
+  void add(int64_t amount) {
+    const auto now = figures_[0] += amount;
+    auto peak = figures_[1].load();
+    while (now > peak && !figures_[1].compare_exchange_weak(peak, now)) {
+    }
+    if (amount > 0) {
+      figures_[2] += amount;
+    }
+  }
+  int64_t figure(int which) const {
+    return figures_[which];
+  }
+  void reset_peak() {
+    figures_[1] = figures_[0].load();
+  }
+
+ private:
+  std::atomic<int64_t> figures_[3]{0, 0, 0};
+};
+
+Gauge bytes_allocated;
+Gauge blocks_allocated;
 
 struct HostAllocator final : c10::Allocator {
   c10::DataPtr allocate(size_t bytes) override {
@@ -204,10 +227,15 @@ void check_index(c10::Device device) {
 }
 
 void count_memory(int64_t bytes) {
-  const auto now = bytes_now += bytes;
-  auto peak = bytes_peak.load();
-  while (now > peak && !bytes_peak.compare_exchange_weak(peak, now)) {
-  }
+  bytes_allocated.add(bytes);
+  blocks_allocated.add(bytes > 0 ? 1 : bytes < 0 ? -1 : 0);
+}
+
+void refuse(const std::string& what) {
+  static const auto op = c10::Dispatcher::singleton()
+                             .findSchemaOrThrow("fxregion_virtual::refuse", "")
+                             .typed<void(c10::string_view)>();
+  op.call(what);
 }
 
 void install_device() {
@@ -242,12 +270,14 @@ FXREGION_EXPORT void fxregion_virtual_activate(int major, int minor) {
   fxregion::is_active = true;
 }
 
-FXREGION_EXPORT int64_t fxregion_virtual_memory(int peak) {
-  return peak != 0 ? fxregion::bytes_peak : fxregion::bytes_now;
+// Of bytes (0) or blocks (1): those there are (0), were at most (1), ever were (2).
+FXREGION_EXPORT int64_t fxregion_virtual_memory(int blocks, int which) {
+  return (blocks != 0 ? fxregion::blocks_allocated : fxregion::bytes_allocated).figure(which);
 }
 
 FXREGION_EXPORT void fxregion_virtual_reset_peak_memory() {
-  fxregion::bytes_peak = fxregion::bytes_now.load();
+  fxregion::bytes_allocated.reset_peak();
+  fxregion::blocks_allocated.reset_peak();
 }
 
 FXREGION_EXPORT void fxregion_virtual_deactivate() {

@@ -41,6 +41,9 @@ void check_index(c10::Device device);
 
 void count_memory(int64_t bytes);
 
+// Raises DeviceError in Python, naming what cannot be done; `torch::Library` has its operator.
+void refuse(const std::string& what);
+
 template <typename Owner>
 struct CountedBlock {
   CountedBlock(Owner owner, size_t size)

@@ -42,6 +42,12 @@ at::Tensor tensor_over(c10::Storage storage, c10::DispatchKey key, const at::Ten
   return at::Tensor(std::move(impl));
 }
 
+void check_dense(const at::Tensor& tensor) {
+  if (tensor.layout() != c10::kStrided) {
+    refuse(c10::str("layout ", tensor.layout(), " (dense tensors only)"));
+  }
+}
+
 } // namespace
 
 c10::Storage HostCall::to_host(const c10::Storage& storage) {
@@ -62,10 +68,7 @@ at::Tensor HostCall::to_host(const at::Tensor& tensor) {
   if (!tensor.defined() || !tensor.is_cuda()) {
     return tensor;
   }
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      tensor.layout() == c10::kStrided,
-      "the virtual CUDA device has dense tensors only, not layout ",
-      tensor.layout());
+  check_dense(tensor);
   auto host = tensor_over(to_host(tensor.storage()), c10::DispatchKey::CPU, tensor);
   tensors_.push_back({tensor, host});
   return host;
@@ -92,10 +95,7 @@ at::Tensor HostCall::to_device(const at::Tensor& tensor) {
       return pair.device;
     }
   }
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      tensor.layout() == c10::kStrided,
-      "the virtual CUDA device has dense tensors only, not layout ",
-      tensor.layout());
+  check_dense(tensor);
   return tensor_over(device_storage(tensor.storage()), c10::DispatchKey::CUDA, tensor);
 }
 

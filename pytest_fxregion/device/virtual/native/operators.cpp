@@ -148,6 +148,14 @@ void run_on_host(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stac
   }
 }
 
+void refuse_layout(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack*) {
+  refuse(op.schema().name() + " of a sparse or nested tensor (dense tensors only)");
+}
+
+constexpr c10::DispatchKey kOtherLayouts[] = {
+    c10::DispatchKey::SparseCUDA, c10::DispatchKey::SparseCsrCUDA,
+    c10::DispatchKey::NestedTensorCUDA};
+
 // ---- what Python asks of the library ------------------------------------------------------------
 
 // Storages cannot be passed to operators from Python; a tensor of bytes over one stands for it.
@@ -178,8 +186,10 @@ constexpr const char* kWholeOnHost[] = {
     // Composite where no backend has a kernel, and a CUDA build has: these stay whole in graphs.
     "aten::silu_backward", "aten::mish_backward", "aten::_fused_rms_norm"};
 
-void shadow_existing_kernels(std::vector<c10::RegistrationHandleRAII>& keep) {
-  // A CUDA build has kernels of its own; without a GPU none of them can run.
+// A CUDA build has kernels of its own; without a GPU none of them can run.
+void shadow_existing_kernels(
+    c10::DispatchKey key, const c10::KernelFunction& kernel,
+    std::vector<c10::RegistrationHandleRAII>& keep) {
   static const std::unordered_set<std::string> own{
       "aten::convolution", "aten::cudnn_batch_norm", "aten::cudnn_batch_norm_backward",
       "aten::_fused_rms_norm_backward",
@@ -192,13 +202,11 @@ void shadow_existing_kernels(std::vector<c10::RegistrationHandleRAII>& keep) {
     }
     auto op = dispatcher.findOp(name);
     if (!op.has_value() || !op->hasSchema() || own.count(name.name) != 0 ||
-        !op->hasKernelForDispatchKey(c10::DispatchKey::CUDA)) {
+        !op->hasKernelForDispatchKey(key)) {
       continue;
     }
     keep.push_back(dispatcher.registerImpl(
-        name, c10::DispatchKey::CUDA,
-        c10::KernelFunction::makeFromBoxedFunction<&run_on_host>(), {}, nullptr,
-        "the virtual CUDA device"));
+        name, key, kernel, {}, nullptr, "the virtual CUDA device"));
   }
 }
 
@@ -219,11 +227,18 @@ void install_operators() {
   // Replacing a kernel is what is meant; torch's warning about it would go to standard error.
   Silence silence;
   c10::WarningUtils::WarningHandlerGuard quiet(&silence);
-  shadow_existing_kernels(*keep);
+  shadow_existing_kernels(
+      c10::DispatchKey::CUDA, c10::KernelFunction::makeFromBoxedFunction<&run_on_host>(), *keep);
 
   static auto* any = new torch::Library(
       torch::Library::IMPL, "_", c10::DispatchKey::CUDA, __FILE__, __LINE__);
   any->fallback(torch::CppFunction::makeFromBoxedFunction<&run_on_host>());
+  for (const auto key : kOtherLayouts) {
+    shadow_existing_kernels(
+        key, c10::KernelFunction::makeFromBoxedFunction<&refuse_layout>(), *keep);
+    auto* other = new torch::Library(torch::Library::IMPL, "_", key, __FILE__, __LINE__);
+    other->fallback(torch::CppFunction::makeFromBoxedFunction<&refuse_layout>());
+  }
 
   static auto* aten = new torch::Library(
       torch::Library::IMPL, "aten", c10::DispatchKey::CUDA, __FILE__, __LINE__);
@@ -237,6 +252,7 @@ void install_operators() {
 
   static auto* own = new torch::Library(
       torch::Library::DEF, "fxregion_virtual", std::nullopt, __FILE__, __LINE__);
+  own->def("refuse(str what) -> ()"); // its body is Python's
   own->def("default_generator() -> Generator?", &default_generator_for_python);
   own->def("initialize() -> ()", &initialize);
   own->def("resize_storage(Tensor(a!) bytes, int size) -> ()", &resize_storage);
