@@ -26,8 +26,9 @@ MOVED = (
     "            mixed = nn.functional.scaled_dot_product_attention(",
     "        mixed = nn.functional.scaled_dot_product_attention(",
 )
-TEST = f"{MODEL}::test_checkpointed[full]"
-VALUE = "add_3"  # one that is saved
+TEST = "test_checkpointed[selective]"
+VALUE = "mm_2"  # one that is saved, just above a region
+REGION = "inductor_region_0"
 
 
 def main() -> int:
@@ -78,13 +79,21 @@ def take_picture(page: Path) -> None:
         browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
         window = browser.new_page(viewport={"width": 1200, "height": 700})
         window.goto(page.as_uri())
-        window.get_by_role("listbox", name="Tests").get_by_role("option").filter(
-            has_text="test_checkpointed[full]"
-        ).click()
+        tests = window.get_by_role("listbox", name="Tests").get_by_role("option")
+        tests.filter(has_text=TEST).click()
         window.get_by_role("tab", name="Graphs").click()
-        window.get_by_label("Find in graph").fill(VALUE)
-        window.get_by_label("Find in graph").fill("")
-        window.get_by_role("listbox", name="forward graph").focus()
+        search = window.get_by_label("Find in graph")
+        search.fill(VALUE)
+        search.fill("")
+        search.blur()
+        backward = window.get_by_role("listbox", name="backward graph")
+        while not backward.locator(".region", has_text=REGION).count():
+            backward.evaluate("(list) => (list.scrollTop += list.clientHeight / 2)")
+            window.wait_for_timeout(50)
+        backward.locator(".region", has_text=REGION).evaluate(
+            "(row) => (row.closest('.list').scrollTop += row.getBoundingClientRect().top - 330)"
+        )
+        window.wait_for_timeout(100)
         window.screenshot(path=PICTURE)
         browser.close()
 

@@ -14,14 +14,23 @@ class FailureView {
           "div",
           { class: "command" },
           make("span", { class: "dim" }, command.what),
-          make("div", {}, make("code", { tabindex: "0" }, command.command), copier(command.command, "the command")),
+          make(
+            "div",
+            {},
+            make("code", { tabindex: "0" }, command.command),
+            copier(command.command, "the command"),
+          ),
         )
       : null;
     if (!difference) {
       this.element = make(
         "div",
         { class: "failure page-body" },
-        make("pre", { class: "text", tabindex: "0", role: "region", "aria-label": "What pytest says" }, text),
+        make(
+          "pre",
+          { class: "text", tabindex: "0", role: "region", "aria-label": "What pytest says" },
+          text,
+        ),
         last,
       );
       return;
@@ -40,9 +49,18 @@ class FailureView {
       make("h3", {}, isNew ? "No snapshot yet" : "What changed"),
       isNew
         ? make("p", {}, `${difference.path} does not exist; this is what it would hold.`)
-        : make("ul", {}, difference.summary.map((line) => make("li", {}, this.linked(line)))),
+        : make(
+            "ul",
+            {},
+            difference.summary.map((line) => make("li", {}, this.linked(line))),
+          ),
       last,
-      make("details", {}, make("summary", {}, "What pytest says"), make("pre", { class: "text", tabindex: "0" }, text)),
+      make(
+        "details",
+        {},
+        make("summary", {}, "What pytest says"),
+        make("pre", { class: "text", tabindex: "0" }, text),
+      ),
     );
     const steps = isNew
       ? null
@@ -60,7 +78,14 @@ class FailureView {
         "section",
         { class: "pane", "aria-label": "Text difference" },
         make("header", {}, make("h3", {}, difference.path), steps),
-        isNew ? null : make("div", { class: "sides-head", "aria-hidden": "true" }, make("span", {}, "stored"), make("span", {}, "compiled now")),
+        isNew
+          ? null
+          : make(
+              "div",
+              { class: "sides-head", "aria-hidden": "true" },
+              make("span", {}, "stored"),
+              make("span", {}, "compiled now"),
+            ),
         make("div", { class: "scroller" }, this.list.element),
       ),
     );
@@ -73,14 +98,17 @@ class FailureView {
     return line.split(/(`[^`]+`)/).map((part) => {
       if (!part.startsWith("`")) return part;
       const name = part.slice(1, -1);
-      return this.placeOf(name) === null ? make("code", {}, name) : button(name, () => this.find(name), { class: "way" });
+      return this.placeOf(name) === null
+        ? make("code", {}, name)
+        : button(name, () => this.find(name), { class: "way" });
     });
   }
 
   placeOf(name) {
     const word = new RegExp(`(^|\\W)${name.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")}(\\W|$)`);
     for (const block of this.difference.blocks)
-      for (const pair of block.pairs) if (pair.some((line) => line !== null && word.test(line))) return pair;
+      for (const pair of block.pairs)
+        if (pair.some((line) => line !== null && word.test(line))) return pair;
     return null;
   }
 
@@ -147,8 +175,16 @@ class FailureView {
         const numbers = [pair[0] === null ? null : ++old, pair[1] === null ? null : ++now];
         if (this.split) rows.push({ kind: "changed", pair, numbers, begins: place === 0 });
         else {
-          if (pair[0] !== null) rows.push({ kind: "changed", pair, side: 0, numbers, begins: place === 0 });
-          if (pair[1] !== null) rows.push({ kind: "changed", pair, side: 1, numbers, begins: place === 0 && pair[0] === null });
+          if (pair[0] !== null)
+            rows.push({ kind: "changed", pair, side: 0, numbers, begins: place === 0 });
+          if (pair[1] !== null)
+            rows.push({
+              kind: "changed",
+              pair,
+              side: 1,
+              numbers,
+              begins: place === 0 && pair[0] === null,
+            });
         }
       });
       at = block.at + block.count;
@@ -160,7 +196,8 @@ class FailureView {
 
   titleAt(line) {
     const { lines } = this.difference;
-    for (let at = line; at >= 0; at--) if (lines[at].startsWith("# ==== ")) return lines[at].slice(7, -5);
+    for (let at = line; at >= 0; at--)
+      if (lines[at].startsWith("# ==== ")) return lines[at].slice(7, -5);
     return "";
   }
 
@@ -195,14 +232,19 @@ class FailureView {
     const parts = row.kind === "changed" ? apart(old, now, (line) => this.shown(line)) : null;
     for (const side of this.split ? [0, 1] : [row.side ?? 1]) {
       const line = row.pair[side];
-      const kind = line === null ? "missing" : row.kind === "changed" ? ["gone", "come"][side] : "equal";
+      const kind =
+        line === null ? "missing" : row.kind === "changed" ? ["gone", "come"][side] : "equal";
       sides.push(
         make(
           "span",
           { class: `half ${kind}` },
           make("span", { class: "line" }, line === null ? "" : String(row.numbers[side])),
           make("span", { class: "sign" }, { gone: "−", come: "+" }[kind] || ""),
-          make("span", { class: `text${line?.startsWith("# ==== ") ? " title" : ""}` }, parts ? parts[side] : this.shown(line)),
+          make(
+            "span",
+            { class: `text${line?.startsWith("# ==== ") ? " title" : ""}` },
+            parts ? parts[side] : this.shown(line),
+          ),
         ),
       );
     }
@@ -215,13 +257,16 @@ const WORDS = /\w+|\s+|[^\w\s]/g;
 
 // Two lines in, each with the words that the other does not have marked.
 const apart = (old, now, shown) => {
-  if (old === null || now === null) return [old === null ? "" : shown(old), now === null ? "" : shown(now)];
+  if (old === null || now === null)
+    return [old === null ? "" : shown(old), now === null ? "" : shown(now)];
   const [a, b] = [shown(old).match(WORDS) || [], shown(now).match(WORDS) || []];
-  if (a.length * b.length > MOST_WORDS) return [make("mark", {}, shown(old)), make("mark", {}, shown(now))];
+  if (a.length * b.length > MOST_WORDS)
+    return [make("mark", {}, shown(old)), make("mark", {}, shown(now))];
   const lengths = Array.from({ length: a.length + 1 }, () => new Uint16Array(b.length + 1));
   for (let i = a.length - 1; i >= 0; i--)
     for (let j = b.length - 1; j >= 0; j--)
-      lengths[i][j] = a[i] === b[j] ? lengths[i + 1][j + 1] + 1 : Math.max(lengths[i + 1][j], lengths[i][j + 1]);
+      lengths[i][j] =
+        a[i] === b[j] ? lengths[i + 1][j + 1] + 1 : Math.max(lengths[i + 1][j], lengths[i][j + 1]);
   const sides = [[], []];
   const mark = (side, word) => {
     const last = sides[side].at(-1);
@@ -233,7 +278,8 @@ const apart = (old, now, shown) => {
     if (i < a.length && j < b.length && a[i] === b[j]) {
       sides[0].push(a[i++]);
       sides[1].push(b[j++]);
-    } else if (j >= b.length || (i < a.length && lengths[i + 1][j] >= lengths[i][j + 1])) mark(0, a[i++]);
+    } else if (j >= b.length || (i < a.length && lengths[i + 1][j] >= lengths[i][j + 1]))
+      mark(0, a[i++]);
     else mark(1, b[j++]);
   }
   return sides;

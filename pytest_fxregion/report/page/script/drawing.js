@@ -4,7 +4,9 @@ const BOX = { width: 114, height: 30, across: 126, down: 50 };
 const SMALLEST = 0.75; // of its own size, before it scrolls
 
 const drawingOf = (pair, select) => {
-  const widths = pair.map(({ stage }) => Math.max(1, stage.data.drawing.right - stage.data.drawing.left) * BOX.across);
+  const widths = pair.map(
+    ({ stage }) => Math.max(1, stage.data.drawing.right - stage.data.drawing.left) * BOX.across,
+  );
   const layers = Math.max(1, ...pair.map(({ stage }) => stage.data.drawing.layers));
   const gap = pair.length === 2 ? 70 : 0;
   const size = { width: widths.reduce((a, b) => a + b) + gap + 16, height: layers * BOX.down + 34 };
@@ -25,16 +27,22 @@ const drawingOf = (pair, select) => {
     const placed = {
       stage,
       centers: drawing.boxes.map((box) => ({ x: x(box.x), y: y(box.layer) })),
-      ways: drawing.edges.map((edge) => edge.way.map(([place, layer]) => ({ x: x(place), y: y(layer) }))),
+      ways: drawing.edges.map((edge) =>
+        edge.way.map(([place, layer]) => ({ x: x(place), y: y(layer) })),
+      ),
     };
     left += widths[side] + gap;
     return placed;
   });
   for (const { stage, centers, ways } of sides)
-    stage.data.drawing.edges.forEach((edge, at) => svg.append(edgeElement(edge, centers, ways[at])));
+    stage.data.drawing.edges.forEach((edge, at) =>
+      svg.append(edgeElement(edge, centers, ways[at])),
+    );
   if (sides.length === 2) svg.append(...savedEdges(...sides));
   for (const { stage, centers } of sides)
-    stage.data.drawing.boxes.forEach((box, at) => svg.append(boxElement(stage, box, centers[at], select)));
+    stage.data.drawing.boxes.forEach((box, at) =>
+      svg.append(boxElement(stage, box, centers[at], select)),
+    );
   return svg;
 };
 
@@ -42,7 +50,11 @@ const drawingOf = (pair, select) => {
 const edgeElement = (edge, centers, way) => {
   const from = centers[edge.from];
   const to = centers[edge.to];
-  const points = [{ x: from.x, y: from.y + BOX.height / 2 }, ...way, { x: to.x, y: to.y - BOX.height / 2 }];
+  const points = [
+    { x: from.x, y: from.y + BOX.height / 2 },
+    ...way,
+    { x: to.x, y: to.y - BOX.height / 2 },
+  ];
   let path = `M${points[0].x},${points[0].y}`;
   for (let at = 1; at < points.length; at++) {
     const [a, b] = [points[at - 1], points[at]];
@@ -87,7 +99,9 @@ const savedEdges = (left, right) => {
 const boxElement = (stage, box, center, select) => {
   const band = stage.bands[box.band];
   const title = band ? band.piece.replace("inductor_", "") : plural(box.count, "node");
-  const detail = band ? `${plural(box.count, "node")}${band.kind === "recompute" ? " again" : ""}` : "in no region";
+  const detail = band
+    ? `${plural(box.count, "node")}${band.kind === "recompute" ? " again" : ""}`
+    : "in no region";
   const open = () => select(stage, box.first);
   return draw(
     "g",
@@ -103,7 +117,13 @@ const boxElement = (stage, box, center, select) => {
         open();
       },
     },
-    draw("rect", { x: center.x - BOX.width / 2, y: center.y - BOX.height / 2, width: BOX.width, height: BOX.height, rx: 5 }),
+    draw("rect", {
+      x: center.x - BOX.width / 2,
+      y: center.y - BOX.height / 2,
+      width: BOX.width,
+      height: BOX.height,
+      rx: 5,
+    }),
     draw("text", { x: center.x, y: center.y - 1 }, title),
     draw("text", { x: center.x, y: center.y + 10, class: "detail" }, detail),
   );

@@ -2,7 +2,9 @@
 
 const make = (tag, attributes = {}, ...children) => {
   const svg = attributes.xmlns !== undefined;
-  const element = svg ? document.createElementNS(attributes.xmlns, tag) : document.createElement(tag);
+  const element = svg
+    ? document.createElementNS(attributes.xmlns, tag)
+    : document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
     if (value === null || value === undefined || value === false || name === "xmlns") continue;
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
@@ -13,7 +15,8 @@ const make = (tag, attributes = {}, ...children) => {
 };
 
 const SVG = "http://www.w3.org/2000/svg";
-const draw = (tag, attributes = {}, ...children) => make(tag, { xmlns: SVG, ...attributes }, ...children);
+const draw = (tag, attributes = {}, ...children) =>
+  make(tag, { xmlns: SVG, ...attributes }, ...children);
 
 const button = (text, onclick, attributes = {}) =>
   make("button", { type: "button", onclick, ...attributes }, text);
@@ -38,7 +41,9 @@ const number = (value, digits = 2) => {
   if (typeof value !== "number") return String(value); // "nan", "inf"
   if (value === 0) return "0";
   const size = Math.abs(value);
-  return size >= 0.01 && size < 1e5 ? String(+value.toPrecision(digits + 1)) : value.toExponential(digits - 1);
+  return size >= 0.01 && size < 1e5
+    ? String(+value.toPrecision(digits + 1))
+    : value.toExponential(digits - 1);
 };
 
 const bytes = (count) => {

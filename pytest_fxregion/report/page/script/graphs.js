@@ -30,7 +30,8 @@ class Pane {
     this.map = make("canvas", { class: "map", "aria-hidden": "true" });
     this.map.addEventListener("click", (event) => {
       const part = event.offsetY / this.map.clientHeight;
-      this.list.element.scrollTop = part * this.list.tops[this.list.rows.length] - this.list.element.clientHeight / 2;
+      this.list.element.scrollTop =
+        part * this.list.tops[this.list.rows.length] - this.list.element.clientHeight / 2;
     });
     const calls = stage.nodes.filter((node) => node.op === "call").length;
     this.title = make("span", { class: "dim" }, plural(calls, "operation"));
@@ -66,7 +67,8 @@ class Pane {
   }
 
   dressed(row) {
-    const element = row.kind === "node" ? nodeRow(this.stage, row.node) : headingRow(this.stage, row);
+    const element =
+      row.kind === "node" ? nodeRow(this.stage, row.node) : headingRow(this.stage, row);
     if (row.kind === "node") this.dress(element, row.node.at);
     return element;
   }
@@ -127,7 +129,12 @@ class Pane {
     });
     if (whole <= height) return;
     paint.strokeStyle = styles.getPropertyValue("--dim");
-    paint.strokeRect(0.5, (this.list.element.scrollTop / whole) * height + 0.5, 11, (height / whole) * height - 1);
+    paint.strokeRect(
+      0.5,
+      (this.list.element.scrollTop / whole) * height + 0.5,
+      11,
+      (height / whole) * height - 1,
+    );
   }
 }
 
@@ -143,7 +150,8 @@ class GraphsView {
     this.kind = "all";
     this.sources = remembered.get("sources") !== "off";
     const names = chosen === "pair" ? ["forward", "backward"] : [chosen];
-    this.links = stages.forward && stages.backward ? Stage.join(stages.forward, stages.backward) : [];
+    this.links =
+      stages.forward && stages.backward ? Stage.join(stages.forward, stages.backward) : [];
     this.inspector = new Inspector((stage, at) => this.go(stage, at));
     this.panes = names.map((name) => new Pane(stages[name], this));
     this.choose = choose;
@@ -163,7 +171,13 @@ class GraphsView {
     const body = make("div", { class: "panes" }, this.panes[0].element);
     if (this.panes.length === 2) body.append(this.wires, this.panes[1].element);
     body.classList.toggle("pair", this.panes.length === 2);
-    this.element = make("div", { class: "graphs" }, this.toolbar(chosen), body, this.inspector.element);
+    this.element = make(
+      "div",
+      { class: "graphs" },
+      this.toolbar(chosen),
+      body,
+      this.inspector.element,
+    );
     this.refill();
     if (find) this.find();
   }
@@ -197,7 +211,12 @@ class GraphsView {
     return make(
       "div",
       { class: "toolbar" },
-      choice("Stage", pair && !narrow.matches ? [["pair", "forward + backward"], ...choices] : choices, chosen, this.choose),
+      choice(
+        "Stage",
+        pair && !narrow.matches ? [["pair", "forward + backward"], ...choices] : choices,
+        chosen,
+        this.choose,
+      ),
       make("span", { class: "find" }, this.search, this.count),
       select,
       make("label", { class: "check" }, sources, "source lines"),
@@ -206,7 +225,8 @@ class GraphsView {
 
   refill(only = null) {
     const keep = KINDS[this.kind][1];
-    for (const pane of this.panes) if (!only || only === pane) pane.fill(keep, this.sources, { keep: only !== null });
+    for (const pane of this.panes)
+      if (!only || only === pane) pane.fill(keep, this.sources, { keep: only !== null });
     this.drawLinks();
   }
 
@@ -231,7 +251,9 @@ class GraphsView {
           }
     }
     this.match = -1;
-    this.count.textContent = words.length ? plural(this.matches.length, "match").replace("matchs", "matches") : "";
+    this.count.textContent = words.length
+      ? plural(this.matches.length, "match").replace("matchs", "matches")
+      : "";
     for (const pane of this.panes) pane.redress();
     if (this.matches.length) this.step(1, { focus: false });
   }
@@ -299,8 +321,13 @@ class GraphsView {
     const box = this.wires.getBoundingClientRect();
     const lines = [];
     for (const link of this.links) {
-      const lit = this.lit && (left.stage.nodes[link.from] === this.lit || right.stage.nodes[link.to] === this.lit);
-      const ends = [[left, link.from], [right, link.to]].map(([pane, at]) => {
+      const lit =
+        this.lit &&
+        (left.stage.nodes[link.from] === this.lit || right.stage.nodes[link.to] === this.lit);
+      const ends = [
+        [left, link.from],
+        [right, link.to],
+      ].map(([pane, at]) => {
         const row = pane.stage.rowOf[at];
         const list = pane.list.element;
         const y = row < 0 ? NaN : pane.list.middleOf(row);
@@ -320,7 +347,8 @@ class GraphsView {
   // The first operation is looked at until another is.
   begin() {
     const [{ stage, list }] = this.panes;
-    const node = stage.nodes.find((each) => each.op === "call" && stage.rowOf[each.at] >= 0) || stage.nodes[0];
+    const node =
+      stage.nodes.find((each) => each.op === "call" && stage.rowOf[each.at] >= 0) || stage.nodes[0];
     if (node) list.activate(stage.rowOf[node.at], { scroll: false });
   }
 

@@ -13,7 +13,11 @@ class Inspector {
   show(stage, node) {
     if (!node) {
       this.element.replaceChildren(
-        make("p", { class: "dim" }, "Point at a value, or move to it with the arrow keys: what it is made from and what uses it light up."),
+        make(
+          "p",
+          { class: "dim" },
+          "Point at a value, or move to it with the arrow keys: what it is made from and what uses it light up.",
+        ),
       );
       return;
     }
@@ -22,7 +26,12 @@ class Inspector {
       make(
         "div",
         { class: "what" },
-        make("h3", {}, make("span", { class: "dim" }, `${stage.name} · `), node.op === "output" ? "return" : node.label),
+        make(
+          "h3",
+          {},
+          make("span", { class: "dim" }, `${stage.name} · `),
+          node.op === "output" ? "return" : node.label,
+        ),
         make("code", { class: "full" }, this.fullText(stage, node)),
         node.source ? make("div", { class: "dim" }, node.source) : null,
         make("div", { class: "tags" }, this.tagElements(stage, node)),
@@ -35,9 +44,13 @@ class Inspector {
 
   fullText(stage, node) {
     if (node.op === "placeholder") return node.type;
-    const args = argumentElements(stage, node).map((part) => (typeof part === "string" ? part : part.textContent));
+    const args = argumentElements(stage, node).map((part) =>
+      typeof part === "string" ? part : part.textContent,
+    );
     const plain = node.op === "output" || node.target.includes("·");
-    const text = plain ? args.join("") : `${node.target}${node.op === "call" ? `(${args.join("")})` : ""}`;
+    const text = plain
+      ? args.join("")
+      : `${node.target}${node.op === "call" ? `(${args.join("")})` : ""}`;
     return node.type ? `${node.type} = ${text}` : text;
   }
 
@@ -45,8 +58,7 @@ class Inspector {
     const band = stage.bands[node.band];
     const said = node.tags.map(([key, value]) => (value ? `${key}: ${value}` : key));
     if (band && band.piece) said.unshift(`in ${band.piece} (${band.kind})`);
-    for (const change of node.changed)
-      said.unshift(`${change.kind}: ${change.before || "none"} → ${change.after || "none"}`);
+    said.unshift(...node.changed.map(changeText));
     return said.map((text) => make("span", { class: "chip tag" }, text));
   }
 
@@ -61,9 +73,13 @@ class Inspector {
         {},
         shown.map((at) => {
           const other = stage.nodes[at];
-          return button(other.op === "output" ? "return" : other.label, () => this.go(stage, at), { title: other.type });
+          return button(other.op === "output" ? "return" : other.label, () => this.go(stage, at), {
+            title: other.type,
+          });
         }),
-        places.length > MOST_WAYS ? make("span", { class: "dim" }, `and ${places.length - MOST_WAYS} more`) : null,
+        places.length > MOST_WAYS
+          ? make("span", { class: "dim" }, `and ${places.length - MOST_WAYS} more`)
+          : null,
       ),
     );
   }
@@ -75,7 +91,11 @@ class Inspector {
       "div",
       { class: "ways across" },
       make("h4", {}, stage.name === "backward" ? "saved for" : "saved by"),
-      make("div", {}, button(`${stage.name} · ${stage.nodes[at].label}`, () => this.go(stage, at))),
+      make(
+        "div",
+        {},
+        button(`${stage.name} · ${stage.nodes[at].label}`, () => this.go(stage, at)),
+      ),
     );
   }
 }

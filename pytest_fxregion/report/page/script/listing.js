@@ -61,7 +61,11 @@ class Stage {
       if (this.groupOf(node) !== group) {
         group = this.groupOf(node);
         if (group !== null) {
-          rows.push(group === INPUTS ? { kind: "inputs" } : { kind: "band", band: group, count: this.sizeOf(group) });
+          rows.push(
+            group === INPUTS
+              ? { kind: "inputs" }
+              : { kind: "band", band: group, count: this.sizeOf(group) },
+          );
           source = "";
         }
       }
@@ -113,16 +117,22 @@ const POLICIES = {
   PREFER_RECOMPUTE: "↻",
 };
 
+const SHORT = { sum: "Σ", recomputed: "again", changed: "Δ" };
+
 // A chip has a short text for where there is little room; the long one is always in its title.
 const chipElement = ([kind, text, title]) => {
-  let short = text;
-  if (kind === "ac") short = text.replace(/[A-Z]+_\w+$/, (policy) => POLICIES[policy] || policy);
-  if (kind === "sum") short = "Σ";
+  const short =
+    kind === "ac"
+      ? text.replace(/[A-Z]+_\w+$/, (policy) => POLICIES[policy] || policy)
+      : SHORT[kind] || text;
   const element = make("span", { class: `chip ${kind}`, title: `${text}: ${title}` });
   if (short === text) element.append(text);
-  else element.append(make("span", { class: "long" }, text), make("span", { class: "short" }, short));
+  else
+    element.append(make("span", { class: "long" }, text), make("span", { class: "short" }, short));
   return element;
 };
+
+const changeText = ({ kind, before, after }) => `${kind}: ${before || "none"} → ${after || "none"}`;
 
 const operatorElement = (target) => {
   const parts = shortOp(target).split(".");
@@ -143,7 +153,14 @@ const argumentElements = (stage, node) => {
   if (parts.length !== node.inputs.length + 1) return [node.args];
   return parts.flatMap((part, at) =>
     at < node.inputs.length
-      ? [part, make("span", { class: "value", "data-node": node.inputs[at] }, stage.nodes[node.inputs[at]].label)]
+      ? [
+          part,
+          make(
+            "span",
+            { class: "value", "data-node": node.inputs[at] },
+            stage.nodes[node.inputs[at]].label,
+          ),
+        ]
       : [part],
   );
 };
@@ -159,11 +176,8 @@ const expression = (stage, node) => {
 
 const nodeRow = (stage, node) => {
   const chips = node.chips.map(chipElement);
-  for (const change of node.changed) {
-    const text = `${change.kind}: ${change.before || "none"} → ${change.after || "none"}`;
-    chips.unshift(make("span", { class: "chip changed", title: text }, "changed"));
-    break;
-  }
+  if (node.changed.length)
+    chips.unshift(chipElement(["changed", "changed", node.changed.map(changeText).join("; ")]));
   const code =
     node.op === "output"
       ? ["return ", ...expression(stage, node)]
@@ -197,7 +211,8 @@ const bandElement = (stage, node) => {
 
 const headingRow = (stage, row) => {
   if (row.kind === "source") {
-    const band = row.band >= 0 ? bandElement(stage, { band: row.band }) : make("span", { class: "band" });
+    const band =
+      row.band >= 0 ? bandElement(stage, { band: row.band }) : make("span", { class: "band" });
     const [, where, code] = /^(?:.*\/)?(.*?): (.*)$/.exec(row.text) || [null, "", row.text];
     return make(
       "div",
@@ -206,13 +221,19 @@ const headingRow = (stage, row) => {
       make("span", { class: "code" }, make("span", { class: "dim where" }, where), code),
     );
   }
-  if (row.kind === "graph") return make("div", { class: "graph" }, make("span", { class: "code" }, row.text));
+  if (row.kind === "graph")
+    return make("div", { class: "graph" }, make("span", { class: "code" }, row.text));
   if (row.kind === "inputs") {
     const folded = stage.folded.has(INPUTS);
-    const saved = stage.inputs.filter((node) => node.chips.some((chip) => chip[0] === "saved")).length;
+    const saved = stage.inputs.filter((node) =>
+      node.chips.some((chip) => chip[0] === "saved"),
+    ).length;
     return make(
       "div",
-      { class: "region", "aria-label": `${plural(stage.inputs.length, "input")}, ${folded ? "folded" : "open"}` },
+      {
+        class: "region",
+        "aria-label": `${plural(stage.inputs.length, "input")}, ${folded ? "folded" : "open"}`,
+      },
       make("span", { class: "band" }),
       make("span", { class: "twist" }, folded ? "▸" : "▾"),
       make("span", { class: "name" }, plural(stage.inputs.length, "input")),
@@ -223,10 +244,17 @@ const headingRow = (stage, row) => {
   const folded = stage.folded.has(row.band);
   return make(
     "div",
-    { class: "region", "aria-label": `${band.piece}, region ${band.region}, ${band.kind}, ${plural(row.count, "node")}, ${folded ? "folded" : "open"}` },
+    {
+      class: "region",
+      "aria-label": `${band.piece}, region ${band.region}, ${band.kind}, ${plural(row.count, "node")}, ${folded ? "folded" : "open"}`,
+    },
     bandElement(stage, { band: row.band }),
     make("span", { class: "twist" }, folded ? "▸" : "▾"),
     make("span", { class: "name" }, band.piece),
-    make("span", { class: "dim code" }, `region ${band.region} · ${band.kind} · ${plural(row.count, "node")}`),
+    make(
+      "span",
+      { class: "dim code" },
+      `region ${band.region} · ${band.kind} · ${plural(row.count, "node")}`,
+    ),
   );
 };

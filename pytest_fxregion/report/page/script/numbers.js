@@ -15,7 +15,11 @@ class NumbersView {
         make("h3", {}, "Regional against eager"),
         numbers.length
           ? this.table(numbers)
-          : make("p", { class: "dim" }, "The numbers were not checked: the test calls neither check() nor check_numerics()."),
+          : make(
+              "p",
+              { class: "dim" },
+              "The numbers were not checked: the test calls neither check() nor check_numerics().",
+            ),
         spread
           ? make(
               "p",
@@ -35,17 +39,48 @@ class NumbersView {
 
   list(title, lines) {
     if (!lines.length) return null;
-    return make("section", {}, make("h3", {}, title), make("ul", { class: "plain" }, lines.map((line) => make("li", {}, line))));
+    return make(
+      "section",
+      {},
+      make("h3", {}, title),
+      make(
+        "ul",
+        { class: "plain" },
+        lines.map((line) => make("li", {}, line)),
+      ),
+    );
   }
 
   // A table; where it is narrow, each row is laid out as a block, so that roles are given.
   table(numbers) {
-    const columns = ["result", "error", "eager’s error", "allowed", "ulps", "cosine", "worst at", "against", "errors of all elements"];
+    const columns = [
+      "result",
+      "error",
+      "eager’s error",
+      "allowed",
+      "ulps",
+      "cosine",
+      "worst at",
+      "against",
+      "errors of all elements",
+    ];
     return make(
       "table",
       { class: "results", role: "table" },
-      make("thead", { role: "rowgroup" }, make("tr", { role: "row" }, columns.map((text) => make("th", { scope: "col", role: "columnheader" }, text)))),
-      make("tbody", { role: "rowgroup" }, numbers.map((each) => this.result(each, columns))),
+      make(
+        "thead",
+        { role: "rowgroup" },
+        make(
+          "tr",
+          { role: "row" },
+          columns.map((text) => make("th", { scope: "col", role: "columnheader" }, text)),
+        ),
+      ),
+      make(
+        "tbody",
+        { role: "rowgroup" },
+        numbers.map((each) => this.result(each, columns)),
+      ),
     );
   }
 
@@ -65,11 +100,24 @@ class NumbersView {
       make(
         "th",
         { scope: "row", role: "rowheader" },
-        make("span", { class: `mark ${each.problem ? "failed" : "passed"}`, title: each.problem ? "off" : "as eager" }, each.problem ? "✕" : "✓"),
+        make(
+          "span",
+          {
+            class: `mark ${each.problem ? "failed" : "passed"}`,
+            title: each.problem ? "off" : "as eager",
+          },
+          each.problem ? "✕" : "✓",
+        ),
         each.name,
         each.problem ? make("p", { class: "bad" }, each.problem) : null,
       ),
-      facts.map((text, at) => make("td", { role: "cell", "data-label": columns[at + 1], class: text ? "" : "empty" }, text)),
+      facts.map((text, at) =>
+        make(
+          "td",
+          { role: "cell", "data-label": columns[at + 1], class: text ? "" : "empty" },
+          text,
+        ),
+      ),
       make("td", { role: "cell" }, each.histogram ? this.histogram(each) : null),
     );
   }
@@ -78,27 +126,58 @@ class NumbersView {
     const { regional, eager, lowest, highest, unit } = histogram;
     const most = Math.max(...regional, ...(eager || []));
     const width = regional.length * HISTOGRAM.bar;
-    const height = (count) => (count ? Math.max(1.5, (Math.log2(1 + count) / Math.log2(1 + most)) * HISTOGRAM.height) : 0);
+    const height = (count) =>
+      count ? Math.max(1.5, (Math.log2(1 + count) / Math.log2(1 + most)) * HISTOGRAM.height) : 0;
     const bars = (counts, kind, x, size) =>
       counts.map((count, at) =>
-        draw("rect", { class: kind, x: at * HISTOGRAM.bar + x, y: HISTOGRAM.height - height(count), width: size, height: height(count) }),
+        draw("rect", {
+          class: kind,
+          x: at * HISTOGRAM.bar + x,
+          y: HISTOGRAM.height - height(count),
+          width: size,
+          height: height(count),
+        }),
       );
     const limit = unit && allowed > 0 ? Math.log2(allowed / unit) - lowest + 2 : null;
     const total = regional.reduce((a, b) => a + b, 0);
     const text = `Errors of ${plural(total, "element")} of ${name}: ${regional[0]} without any`;
     return draw(
-        "svg",
-        { class: "histogram", viewBox: `-2 -2 ${width + 4} ${HISTOGRAM.height + 16}`, role: "img", "aria-label": text },
-        draw("title", {}, text),
-        eager ? bars(eager, "eager", 0.5, HISTOGRAM.bar / 2 - 0.5) : [],
-        bars(regional, "regional", eager ? HISTOGRAM.bar / 2 : 0.5, eager ? HISTOGRAM.bar / 2 - 0.5 : HISTOGRAM.bar - 1),
-        draw("line", { class: "axis", x1: 0, x2: width, y1: HISTOGRAM.height, y2: HISTOGRAM.height }),
-        limit !== null && limit <= regional.length
-          ? draw("line", { class: "limit", x1: limit * HISTOGRAM.bar, x2: limit * HISTOGRAM.bar, y1: -2, y2: HISTOGRAM.height }, draw("title", {}, "allowed"))
-          : null,
-        draw("text", { x: 0, y: HISTOGRAM.height + 11 }, "0"),
-        draw("text", { x: (1 - lowest + 1) * HISTOGRAM.bar, y: HISTOGRAM.height + 11, "text-anchor": "middle" }, "1"),
-        draw("text", { x: width, y: HISTOGRAM.height + 11, "text-anchor": "end" }, `2^${highest}`),
+      "svg",
+      {
+        class: "histogram",
+        viewBox: `-2 -2 ${width + 4} ${HISTOGRAM.height + 16}`,
+        role: "img",
+        "aria-label": text,
+      },
+      draw("title", {}, text),
+      eager ? bars(eager, "eager", 0.5, HISTOGRAM.bar / 2 - 0.5) : [],
+      bars(
+        regional,
+        "regional",
+        eager ? HISTOGRAM.bar / 2 : 0.5,
+        eager ? HISTOGRAM.bar / 2 - 0.5 : HISTOGRAM.bar - 1,
+      ),
+      draw("line", { class: "axis", x1: 0, x2: width, y1: HISTOGRAM.height, y2: HISTOGRAM.height }),
+      limit !== null && limit <= regional.length
+        ? draw(
+            "line",
+            {
+              class: "limit",
+              x1: limit * HISTOGRAM.bar,
+              x2: limit * HISTOGRAM.bar,
+              y1: -2,
+              y2: HISTOGRAM.height,
+            },
+            draw("title", {}, "allowed"),
+          )
+        : null,
+      draw("text", { x: 0, y: HISTOGRAM.height + 11 }, "0"),
+      draw(
+        "text",
+        { x: (1 - lowest + 1) * HISTOGRAM.bar, y: HISTOGRAM.height + 11, "text-anchor": "middle" },
+        "1",
+      ),
+      draw("text", { x: width, y: HISTOGRAM.height + 11, "text-anchor": "end" }, `2^${highest}`),
     );
   }
 }

@@ -9,8 +9,15 @@ class Shell {
     this.main = make("main", { id: "main", tabindex: "-1" });
     this.help = helpDialog();
     this.theme = button("", () => this.switchTheme(), { class: "icon" });
-    this.list = button("Tests", () => this.toggleSide(), { class: "icon", "aria-controls": "side" });
-    document.body.append(this.top(), make("div", { class: "frame" }, this.side.element, this.main), this.help);
+    this.list = button("Tests", () => this.toggleSide(), {
+      class: "icon",
+      "aria-controls": "side",
+    });
+    document.body.append(
+      this.top(),
+      make("div", { class: "frame" }, this.side.element, this.main),
+      this.help,
+    );
     this.prefersDark = matchMedia("(prefers-color-scheme: dark)");
     this.prefersDark.addEventListener("change", () => this.setTheme());
     this.setTheme();
@@ -19,7 +26,8 @@ class Shell {
     document.addEventListener("keydown", (event) => this.key(event));
     addEventListener("hashchange", () => this.fromAddress());
     if (location.hash.length > 1) this.fromAddress();
-    else if (INDEX.tests.length && BAD.has(INDEX.tests[0].outcome)) this.openTest(0, { focus: false });
+    else if (INDEX.tests.length && BAD.has(INDEX.tests[0].outcome))
+      this.openTest(0, { focus: false });
     else this.openOverview();
   }
 
@@ -36,12 +44,31 @@ class Shell {
     return make(
       "header",
       { class: "top" },
-      make("a", { class: "skip", href: "#main", onclick: (event) => (event.preventDefault(), this.main.focus()) }, "Skip the list of tests"),
+      make(
+        "a",
+        {
+          class: "skip",
+          href: "#main",
+          onclick: (event) => (event.preventDefault(), this.main.focus()),
+        },
+        "Skip the list of tests",
+      ),
       this.list,
-      make("h1", {}, button("fxregion", () => this.openOverview(), { class: "brand", title: "Overview of the suite" })),
+      make(
+        "h1",
+        {},
+        button("fxregion", () => this.openOverview(), {
+          class: "brand",
+          title: "Overview of the suite",
+        }),
+      ),
       make("span", { class: "totals" }, counts),
       make("span", { class: "dim about" }, `torch ${INDEX.torch} · ${INDEX.device}`),
-      button("Keys", () => this.showHelp(), { class: "icon keys", "aria-keyshortcuts": "?", title: "Keys and signs ( ? )" }),
+      button("Keys", () => this.showHelp(), {
+        class: "icon keys",
+        "aria-keyshortcuts": "?",
+        title: "Keys and signs ( ? )",
+      }),
       this.theme,
     );
   }
@@ -56,7 +83,10 @@ class Shell {
     this.remember(true);
   }
 
-  openTest(place, { tab = null, run = 0, graph = 0, stage = null, node = null, focus = true } = {}) {
+  openTest(
+    place,
+    { tab = null, run = 0, graph = 0, stage = null, node = null, focus = true } = {},
+  ) {
     const record = openTest(place);
     const tabs = this.tabsOf(record);
     const kept = this.at.test !== null && this.at.tab !== "failure" ? this.at.tab : null;
@@ -86,29 +116,52 @@ class Shell {
     const test = INDEX.tests[this.at.test];
     const record = openTest(this.at.test);
     const tabs = this.tabsOf(record);
-    const panel = make("div", { class: "panel", role: "tabpanel", id: "panel", "aria-label": TABS[this.at.tab] || "Test", tabindex: "-1" });
+    const panel = make("div", {
+      class: "panel",
+      role: "tabpanel",
+      id: "panel",
+      "aria-label": TABS[this.at.tab] || "Test",
+      tabindex: "-1",
+    });
     this.main.replaceChildren(this.head(test, record), this.tabBar(tabs), panel);
     this.view = this.viewOf(record);
-    panel.append(this.view ? this.view.element : make("p", { class: "page-body" }, "This test ran nothing through the fxregion fixture."));
+    panel.append(
+      this.view
+        ? this.view.element
+        : make("p", { class: "page-body" }, "This test ran nothing through the fxregion fixture."),
+    );
     this.afterwards(focus);
     this.remember(push);
   }
 
   afterwards(focus) {
     const { node } = this.at;
-    if (this.view instanceof GraphsView && node) this.view.go(this.view.stages[node.stage], node.at, { focus });
+    if (this.view instanceof GraphsView && node)
+      this.view.go(this.view.stages[node.stage], node.at, { focus });
     else if (this.view instanceof GraphsView && !this.view.matches.length) this.view.begin();
     if (focus && !node) this.main.focus({ preventScroll: true });
   }
 
   head(test, record) {
-    const runs = record.runs.length > 1
-      ? choice("Run", record.runs.map((run, at) => [at, run.name ?? `run ${at + 1}`]), this.at.run, (run) => this.change({ run, graph: 0 }))
-      : null;
+    const runs =
+      record.runs.length > 1
+        ? choice(
+            "Run",
+            record.runs.map((run, at) => [at, run.name ?? `run ${at + 1}`]),
+            this.at.run,
+            (run) => this.change({ run, graph: 0 }),
+          )
+        : null;
     const graphs = record.runs[this.at.run]?.graphs ?? [];
-    const pieces = graphs.length > 1
-      ? choice("Graph", graphs.map((_, at) => [at, `graph ${at}`]), this.at.graph, (graph) => this.change({ graph }))
-      : null;
+    const pieces =
+      graphs.length > 1
+        ? choice(
+            "Graph",
+            graphs.map((_, at) => [at, `graph ${at}`]),
+            this.at.graph,
+            (graph) => this.change({ graph }),
+          )
+        : null;
     return make(
       "div",
       { class: "test-head" },
@@ -130,20 +183,24 @@ class Shell {
       "div",
       { class: "tabs", role: "tablist", "aria-label": "What is shown of the test" },
       tabs.map((tab, at) =>
-        button(tab === "failure" && !BAD.has(INDEX.tests[this.at.test].outcome) ? "Why" : TABS[tab], () => this.change({ tab }), {
-          role: "tab",
-          "aria-selected": String(tab === this.at.tab),
-          "aria-controls": "panel",
-          tabindex: tab === this.at.tab ? "0" : "-1",
-          title: `( ${at + 1} )`,
-          onkeydown: (event) => {
-            const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-            if (!by) return;
-            event.stopPropagation();
-            this.change({ tab: tabs[(at + by + tabs.length) % tabs.length] });
-            this.main.querySelector('[role="tab"][aria-selected="true"]').focus();
+        button(
+          tab === "failure" && !BAD.has(INDEX.tests[this.at.test].outcome) ? "Why" : TABS[tab],
+          () => this.change({ tab }),
+          {
+            role: "tab",
+            "aria-selected": String(tab === this.at.tab),
+            "aria-controls": "panel",
+            tabindex: tab === this.at.tab ? "0" : "-1",
+            title: `( ${at + 1} )`,
+            onkeydown: (event) => {
+              const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+              if (!by) return;
+              event.stopPropagation();
+              this.change({ tab: tabs[(at + by + tabs.length) % tabs.length] });
+              this.main.querySelector('[role="tab"][aria-selected="true"]').focus();
+            },
           },
-        }),
+        ),
       ),
     );
   }
@@ -161,23 +218,47 @@ class Shell {
       return new RegionsView({
         run,
         stages,
-        select: (stage, at) => this.change({ tab: "graphs", stage: this.stageFor(stages, stage.name), node: { stage: stage.name, at } }, true),
+        select: (stage, at) =>
+          this.change(
+            {
+              tab: "graphs",
+              stage: this.stageFor(stages, stage.name),
+              node: { stage: stage.name, at },
+            },
+            true,
+          ),
       });
     const named = Object.fromEntries(stages.map((stage) => [stage.name, stage]));
     const pair = named.forward && named.backward;
-    const fallback = pair ? (narrow.matches ? "forward" : "pair") : named.forward ? "forward" : stages[0].name;
-    const chosen = this.at.stage === "pair" && pair && !narrow.matches ? "pair" : named[this.at.stage] ? this.at.stage : fallback;
+    const fallback = pair
+      ? narrow.matches
+        ? "forward"
+        : "pair"
+      : named.forward
+        ? "forward"
+        : stages[0].name;
+    const chosen =
+      this.at.stage === "pair" && pair && !narrow.matches
+        ? "pair"
+        : named[this.at.stage]
+          ? this.at.stage
+          : fallback;
     return new GraphsView({
       stages: named,
       chosen,
-      choose: (stage, at = null) => this.change({ stage, node: at === null ? null : { stage, at } }, true),
+      choose: (stage, at = null) =>
+        this.change({ stage, node: at === null ? null : { stage, at } }, true),
       find: this.side.operatorAsked,
     });
   }
 
   // Beside each other where there is room for both.
   stageFor(stages, name) {
-    return !narrow.matches && ["forward", "backward"].includes(name) && stages.some((each) => each.name === "backward") ? "pair" : name;
+    return !narrow.matches &&
+      ["forward", "backward"].includes(name) &&
+      stages.some((each) => each.name === "backward")
+      ? "pair"
+      : name;
   }
 
   // Which nodes differ from the snapshot; where a test has several runs it is not known of which.
@@ -268,7 +349,8 @@ class Shell {
   // --- keys
 
   key(event) {
-    if (event.ctrlKey || event.metaKey || event.altKey || this.help.open || typing(event.target)) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || this.help.open || typing(event.target))
+      return;
     const view = this.view;
     const graphs = view instanceof GraphsView ? view : null;
     const keys = {

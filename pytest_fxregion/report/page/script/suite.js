@@ -41,18 +41,29 @@ class Side {
 
   controls() {
     const outcomes = Object.entries(INDEX.counts);
-    this.status = outcomes.map(([outcome, count]) =>
-      button("", () => this.toggle("status", outcome), { class: `pill ${outcome}`, "aria-pressed": "false", "data-value": outcome }),
+    this.status = outcomes.map(([outcome]) =>
+      button("", () => this.toggle("status", outcome), {
+        class: `pill ${outcome}`,
+        "aria-pressed": "false",
+        "data-value": outcome,
+      }),
     );
     this.status.forEach((element, at) => {
       const [outcome, count] = outcomes[at];
-      element.append(make("span", { "aria-hidden": "true", class: `mark ${outcome}` }, MARKS[outcome]), `${count} ${outcome}`);
+      element.append(
+        make("span", { "aria-hidden": "true", class: `mark ${outcome}` }, MARKS[outcome]),
+        `${count} ${outcome}`,
+      );
     });
     const all = (pick) => [...new Set(INDEX.tests.flatMap(pick))].sort();
     const select = (key, values, text) => {
       const element = make(
         "select",
-        { "aria-label": `Only tests with this ${text}`, "data-key": key, onchange: () => this.term(key, element.value) },
+        {
+          "aria-label": `Only tests with this ${text}`,
+          "data-key": key,
+          onchange: () => this.term(key, element.value),
+        },
         make("option", { value: "" }, `any ${text}`),
         values.map((value) => make("option", { value }, value)),
       );
@@ -72,9 +83,17 @@ class Side {
     this.selects = [select("region", regions, "region")];
     if (devices.length > 1) this.selects.push(select("device", devices, "device"));
     this.filters.append(
-      make("div", { class: "pills", role: "group", "aria-label": "Only tests of this status" }, this.status),
+      make(
+        "div",
+        { class: "pills", role: "group", "aria-label": "Only tests of this status" },
+        this.status,
+      ),
       make("div", { class: "fields" }, this.operator, this.selects),
-      make("datalist", { id: "operators" }, operators.map((value) => make("option", { value }))),
+      make(
+        "datalist",
+        { id: "operators" },
+        operators.map((value) => make("option", { value })),
+      ),
     );
   }
 
@@ -90,13 +109,16 @@ class Side {
   apply(query) {
     this.query = query;
     const status = termOf(query, "status");
-    for (const element of this.status) element.setAttribute("aria-pressed", String(element.dataset.value === status));
+    for (const element of this.status)
+      element.setAttribute("aria-pressed", String(element.dataset.value === status));
     for (const element of this.selects) element.value = termOf(query, element.dataset.key);
     if (document.activeElement !== this.operator) this.operator.value = termOf(query, "op");
     const found = INDEX.tests.filter(matcher(query));
     this.list.set(found);
     this.count.textContent =
-      found.length === INDEX.tests.length ? plural(found.length, "test") : `${found.length} of ${plural(INDEX.tests.length, "test")}`;
+      found.length === INDEX.tests.length
+        ? plural(found.length, "test")
+        : `${found.length} of ${plural(INDEX.tests.length, "test")}`;
     this.mark(this.current);
   }
 
@@ -109,7 +131,10 @@ class Side {
     const at = this.list.rows.findIndex((test) => test.place === place);
     if (at >= 0) this.list.activate(at);
     for (const element of this.list.shown.values())
-      element.classList.toggle("current", this.list.rows[Number(element.dataset.at)].place === place);
+      element.classList.toggle(
+        "current",
+        this.list.rows[Number(element.dataset.at)].place === place,
+      );
   }
 
   step(by) {
@@ -143,7 +168,9 @@ class Overview {
   constructor({ open }) {
     const failed = INDEX.tests.filter((test) => BAD.has(test.outcome));
     const rows = INDEX.tests.flatMap((test) =>
-      test.runs.length ? test.runs.map((figures) => ({ test, figures })) : [{ test, figures: null }],
+      test.runs.length
+        ? test.runs.map((figures) => ({ test, figures }))
+        : [{ test, figures: null }],
     );
     this.list = new VirtualList({
       label: "Figures of every run",
@@ -154,7 +181,15 @@ class Overview {
     this.element = make(
       "div",
       { class: "overview" },
-      make("h2", {}, failed.length ? `${plural(failed.length, "test")} failed` : INDEX.tests.length ? "Nothing failed" : "No test of fxregion ran"),
+      make(
+        "h2",
+        {},
+        failed.length
+          ? `${plural(failed.length, "test")} failed`
+          : INDEX.tests.length
+            ? "Nothing failed"
+            : "No test of fxregion ran",
+      ),
       failed.length
         ? make(
             "ul",
@@ -176,7 +211,9 @@ class Overview {
         make(
           "div",
           { class: "figure-head", "aria-hidden": "true" },
-          ["", "test", "regions", "nodes", "saved", "grad sums", "worst error"].map((text) => make("span", {}, text)),
+          ["", "test", "regions", "nodes", "saved", "grad sums", "worst error"].map((text) =>
+            make("span", {}, text),
+          ),
         ),
         this.list.element,
       ),
@@ -200,14 +237,26 @@ class Overview {
       "div",
       { class: "figure", title: test.nodeid },
       make("span", { class: `mark ${test.outcome}`, "aria-hidden": "true" }, MARKS[test.outcome]),
-      make("span", { class: "title" }, name, make("span", { class: "dim" }, `  ${test.file}`), make("span", { class: "hidden" }, `, ${test.outcome}`)),
+      make(
+        "span",
+        { class: "title" },
+        name,
+        make("span", { class: "dim" }, `  ${test.file}`),
+        make("span", { class: "hidden" }, `, ${test.outcome}`),
+      ),
       figures
         ? [
-            cell(`${figures.regions_forward}/${figures.regions_backward}${figures.graphs > 1 ? ` in ${figures.graphs}` : ""}`, "regions"),
+            cell(
+              `${figures.regions_forward}/${figures.regions_backward}${figures.graphs > 1 ? ` in ${figures.graphs}` : ""}`,
+              "regions",
+            ),
             cell(String(figures.nodes), "nodes"),
             cell(bytes(figures.saved_bytes), "saved"),
             cell(String(figures.gradient_accumulations), "sums"),
-            cell(error === null || error === undefined ? "not checked" : number(error, 1), "worst error"),
+            cell(
+              error === null || error === undefined ? "not checked" : number(error, 1),
+              "worst error",
+            ),
           ]
         : [make("span", { class: "cell none dim" }, test.headline || test.outcome)],
     );

@@ -7,7 +7,14 @@ let listsMade = 0;
 
 class VirtualList {
   // heightOf(row) in pixels; render(row) an element; act(row) on Enter or a click.
-  constructor({ label, heightOf, render, act = () => {}, activated = () => {}, scrolled = () => {} }) {
+  constructor({
+    label,
+    heightOf,
+    render,
+    act = () => {},
+    activated = () => {},
+    scrolled = () => {},
+  }) {
     this.id = `list-${listsMade++}`;
     this.heightOf = heightOf;
     this.render = render;
@@ -19,7 +26,11 @@ class VirtualList {
     this.shown = new Map();
     this.active = -1;
     this.sizer = make("div", { class: "sizer", role: "presentation" });
-    this.element = make("div", { class: "list", role: "listbox", tabindex: "0", "aria-label": label }, this.sizer);
+    this.element = make(
+      "div",
+      { class: "list", role: "listbox", tabindex: "0", "aria-label": label },
+      this.sizer,
+    );
     this.element.addEventListener("scroll", () => {
       this.update();
       this.scrolled();
@@ -157,7 +168,16 @@ class VirtualList {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const page = Math.max(1, Math.floor(this.element.clientHeight / 30));
     const last = this.rows.length - 1;
-    const steps = { ArrowDown: 1, j: 1, ArrowUp: -1, k: -1, PageDown: page, PageUp: -page, Home: -last, End: last };
+    const steps = {
+      ArrowDown: 1,
+      j: 1,
+      ArrowUp: -1,
+      k: -1,
+      PageDown: page,
+      PageUp: -page,
+      Home: -last,
+      End: last,
+    };
     if (event.key in steps && this.rows.length) {
       const from = this.active < 0 ? this.first() - Math.sign(steps[event.key]) : this.active;
       this.activate(Math.max(0, Math.min(last, from + steps[event.key])));
