@@ -5,7 +5,8 @@
 Three runs: on the GPU against the committed snapshots; on the GPU and on the virtual device of the
 same architecture, each recording graphs and kernels into a folder of its own.  The two folders are
 compared section by section.  Writes one JSON with every test's result and prints a summary.  Exit
-status: 0 if every test passes and every graph agrees, 1 if not, 2 if there is no GPU.
+status: 0 if every test passes and every graph agrees, 1 if not, 2 if there is no GPU or no virtual
+one like it.
 
 ``--device virtual`` puts the virtual device in the GPU's place.  It tests this script and nothing
 else, and the JSON says so.
@@ -25,14 +26,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from pytest_fxregion.device import why_no_gpu
+from pytest_fxregion.device import virtual, why_no_gpu
 from pytest_fxregion.options import ALL_STAGES
 from pytest_fxregion.snapshots.diff import describe
 from pytest_fxregion.snapshots.document import Document, parse_document
 
 ROOT = Path(__file__).resolve().parents[1]
-# Which virtual GPU has the same compute capability.
-ARCHITECTURES = {"8.0": "a100", "8.9": "l4", "9.0": "h100", "10.0": "b200"}
 
 
 def main() -> int:
@@ -42,7 +41,14 @@ def main() -> int:
         print(f"gpu-check: {missing}; nothing was run", file=sys.stderr)
         return 2
     gpu = _gpu() if arguments.device == "cuda" else {"name": "none: virtual in its place"}
-    arch = ARCHITECTURES.get(str(gpu.get("capability")), "h100")
+    arch = _architecture(gpu)
+    if arch is None:
+        print(
+            f"gpu-check: no virtual GPU has the compute capability {gpu['capability']} of "
+            f"{gpu['name']}; there are {', '.join(virtual.ARCHITECTURES)}",
+            file=sys.stderr,
+        )
+        return 2
     with tempfile.TemporaryDirectory() as scratch:
         here, there = Path(scratch, "gpu"), Path(scratch, "virtual")
         committed = _pytest(arguments, arguments.device, arch, Path(scratch, "committed.xml"))
@@ -83,6 +89,20 @@ def _gpu() -> dict[str, Any]:
     return dict(json.loads(asked.stdout))
 
 
+def _architecture(gpu: dict[str, Any]) -> str | None:
+    """The virtual GPU that is this one, or the first of its compute capability, or None."""
+    capability = gpu.get("capability")
+    if capability is None:  # virtual in its place
+        return "h100"
+    alike = [
+        arch
+        for arch in virtual.ARCHITECTURES.values()
+        if f"{arch.capability[0]}.{arch.capability[1]}" == capability
+    ]
+    same = [a.name for a in alike if a.product == gpu["name"]]
+    return next(iter([*same, *(a.name for a in alike)]), None)
+
+
 def _pytest(
     arguments: argparse.Namespace, device: str, arch: str, xml: Path, record: Path | None = None
 ) -> dict[str, str]:
@@ -94,7 +114,14 @@ def _pytest(
         command += [f"--fxregion-snapshot-dir={record}"]
     print(f"== {' '.join(command[1:])}", flush=True)
     environment = {k: v for k, v in os.environ.items() if k != "CI"}
-    subprocess.run(command, cwd=ROOT, env=environment)
+    ended = subprocess.run(command, cwd=ROOT, env=environment).returncode
+    if not xml.exists():
+        raise SystemExit(f"gpu-check: pytest ended with {ended} and no results")
+    return _outcomes(xml)
+
+
+def _outcomes(xml: Path) -> dict[str, str]:
+    """Each test's outcome, from a JUnit file."""
     outcomes = {}
     for case in ElementTree.parse(xml).iter("testcase"):
         problems = [child.tag for child in case if child.tag in ("failure", "error", "skipped")]
