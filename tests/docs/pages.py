@@ -5,8 +5,8 @@ In Markdown, in order of appearance:
 - a block with ``title="PATH"`` is a file;
 - a ``python`` block without a title is a program;
 - an ``sh`` block is commands, each of which succeeds unless ``<!-- exits N -->`` stands above;
-- a ``text`` block after either is what it prints: these lines in this order, others may stand
-  between them, ``…`` in a line stands for anything, and times may be others;
+- a ``text`` block after either is what it prints: these lines, or parts of lines, in this order;
+  others may stand between them, ``…`` in a line stands for anything, and times may be others;
 - a ``json`` or ``yaml`` block without a title can be parsed.
 
 ``<!-- not run: REASON -->`` above a block leaves it out; ``<!-- shown: REASON -->`` above a
@@ -77,7 +77,7 @@ def missing(shown: str, printed: str) -> str | None:
         if line.strip() in ("", "…", "...", "[...]"):
             continue
         pattern = ".*".join(re.escape(part) for part in _plain(line).split("…"))
-        if not any(re.fullmatch(pattern, candidate) for candidate in rest):
+        if not any(re.search(rf"(?<!\w){pattern}(?!\w)", candidate) for candidate in rest):
             return line
     return None
 

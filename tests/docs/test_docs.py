@@ -54,7 +54,7 @@ def run(command: str, block: Block, folder: Path) -> str:
     environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment["PATH"]])
     environment["PYTHONPATH"] = str(SOURCE_TREE)
     # The pages show a machine without a GPU.
-    environment["PYTEST_ADDOPTS"] = "--fxregion-device=virtual -p no:cacheprovider"
+    environment["PYTEST_ADDOPTS"] = "--fxregion-device=virtual -p no:cacheprovider -p no:randomly"
     done = subprocess.run(
         ["bash", "-c", command],
         cwd=folder,

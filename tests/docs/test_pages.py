@@ -42,4 +42,5 @@ def test_lines_are_printed_in_order() -> None:
     assert missing("head\n\na 2.5 s\nc\n", printed) is None
     assert missing("c\na 1.0 s\n", printed) == "a 1.0 s"
     assert missing("b c", printed) == "b c"
+    assert missing("hea", printed) == "hea"
     assert missing("a … s\n…\nc", printed) is None
