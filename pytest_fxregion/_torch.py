@@ -486,6 +486,20 @@ def is_result_cached() -> bool:
     return bool(getattr(config, "force_autograd_cache", False))  # since 2.11
 
 
+def is_result_bundled() -> bool:
+    """Whether it saves results whole, as it must for a compiler that is not Inductor."""
+    from torch._functorch import config
+
+    return bool(config.bundled_autograd_cache)
+
+
+def results_not_cached() -> AbstractContextManager[None]:
+    """A scope in which AOTAutograd neither looks for saved results nor saves any."""
+    from torch._functorch import config
+
+    return config.patch({"force_autograd_cache": False})
+
+
 # --- kernels: what Inductor generated ---
 
 # What generated kernels import; its question for a driver is answered where there is none.

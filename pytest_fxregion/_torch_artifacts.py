@@ -30,7 +30,7 @@ from torch._guards import tracing
 # The artifact's class: serialises itself.  2.11 to 2.15.
 from torch._inductor.standalone_compile import AOTCompiledArtifact as AOTCompiledArtifact
 
-from pytest_fxregion._torch import compiled_graph, inductor_config_keys
+from pytest_fxregion._torch import compiled_graph, inductor_config_keys, new_fake_mode
 
 
 @functools.cache
@@ -227,6 +227,29 @@ def loaded_graph(data: bytes, folder: str) -> Any:
     with tracing(None):  # a graph that is being compiled would take our strides for its own
         graph.post_compile([], CompiledFxGraphConstants(), kwargs)
     return graph
+
+
+def dumped_module(module: torch.fx.GraphModule) -> bytes:
+    """Pickle a graph with what it calls, artifacts included, and without its nodes' metadata.
+
+    ``GraphPickler``, ``Options``: 2.11 to 2.15.
+    """
+    from torch.fx._graph_pickler import GraphPickler, Options
+
+    return GraphPickler.dumps(
+        module, Options(ops_filter=None, node_metadata_key_filter=lambda _: False)
+    )
+
+
+def loaded_module(data: bytes) -> torch.fx.GraphModule:
+    """Make a graph that :func:`dumped_module` pickled."""
+    from torch.fx._graph_pickler import GraphPickler
+
+    with tracing(None):
+        loaded = GraphPickler.loads(data, new_fake_mode())
+    if not isinstance(loaded, torch.fx.GraphModule):
+        raise TypeError(f"a graph was pickled, {type(loaded).__name__} came back")
+    return loaded
 
 
 _TEMPLATES_IMPORT = "from torch._inductor.select_algorithm import extern_kernels\n"

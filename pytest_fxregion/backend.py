@@ -12,12 +12,18 @@ from typing import Any
 
 from torch import fx
 
-from pytest_fxregion._torch import aot_autograd
+from pytest_fxregion._torch import (
+    aot_autograd,
+    is_result_bundled,
+    is_result_cached,
+    results_not_cached,
+)
 from pytest_fxregion.capture.observer import Capture, GraphCapture
 from pytest_fxregion.capture.partitioning import partition
 from pytest_fxregion.capture.tracing import joint_graph_passes
 from pytest_fxregion.passes.common_subexpressions import merge_common_subexpressions
 from pytest_fxregion.regional import compile_regions
+from pytest_fxregion.regional.output import RegionalOutput, annotations_in_key
 
 Compiler = Callable[[fx.GraphModule, Sequence[Any]], Any]
 
@@ -26,8 +32,9 @@ class RegionalBackend:
     """Compiles the annotated regions of each graph that dynamo hands over; the rest runs eagerly.
 
     The graph is traced to a joint graph, split by torch's default partitioner (which saves what
-    eager would save, but for activation checkpointing) and its regions are compiled.  No cache
-    stands in front of the compilers, so that a capture always sees them run.
+    eager would save, but for activation checkpointing) and its regions are compiled.  Where
+    AOTAutograd's results are cached, annotations are part of the key; where there is a capture they
+    are not, so that it always sees the compilers run.
     """
 
     def __init__(self, capture: Capture | None = None) -> None:
@@ -35,13 +42,17 @@ class RegionalBackend:
 
     def __call__(self, graph: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
         """Compile one graph of dynamo's; the signature is that of a ``torch.compile`` backend."""
-        with joint_graph_passes(), self._recorded() as record:
+        cached = self._capture is None and is_result_cached() and is_result_bundled()
+        if cached:
+            annotations_in_key(graph)
+        caching = nullcontext() if cached else results_not_cached()
+        with joint_graph_passes(), caching, self._recorded() as record:
             if record is not None:
                 record.traced(graph)
             build = aot_autograd(
-                fw_compiler=_compiler("forward", record),
-                bw_compiler=_compiler("backward", record),
-                inference_compiler=_compiler("inference", record),
+                fw_compiler=_compiler("forward", record, cached),
+                bw_compiler=_compiler("backward", record, cached),
+                inference_compiler=_compiler("inference", record, cached),
                 partition_fn=_partitioner(record),
             )
             return build(graph, example_inputs)
@@ -68,13 +79,14 @@ class _Counted:
         return self._compiled(*args)
 
 
-def _compiler(stage: str, record: GraphCapture | None) -> Compiler:
+def _compiler(stage: str, record: GraphCapture | None, cached: bool) -> Compiler:
     def compile_stage(graph: fx.GraphModule, example_inputs: Sequence[Any]) -> Any:
         # Of forward and backward equal nodes have been merged in the joint graph.
         merged = merge_common_subexpressions(graph) if stage == "inference" else 0
         compiled = compile_regions(graph, example_inputs)
         if record is None:
-            return compiled.graph_module
+            module = compiled.graph_module
+            return RegionalOutput(module, is_saved=True) if cached else module
         record.compiled(stage, graph, compiled, merged)
         if stage == "backward":
             return _Counted(compiled.graph_module, record)

@@ -51,9 +51,10 @@ def regional_inductor(gm: GraphModule, *example_inputs: object) -> GraphModule:
     """
     compiled = compile_regions(gm, example_inputs).graph_module
     if is_result_cached():
-        from .uncached import UncachedOutput
+        from .output import RegionalOutput
 
-        return UncachedOutput(compiled)  # type: ignore[return-value]  # stands for a graph module
+        # Stands for a graph module.
+        return RegionalOutput(compiled, is_saved=False)  # type: ignore[return-value]
     return compiled
 
 

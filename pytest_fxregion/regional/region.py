@@ -38,27 +38,38 @@ class Region:
     shared_with: str | None = None
 
 
-class RegionCall:
+class ArtifactCall:
     """The target of a region's node: operands in; the result out, or a sequence of several.
 
     ``boxed`` does the same for a list of operands, which it empties, so that each is freed at its
-    last use inside the region.  ``traceable``: run the body's operators one by one where a
-    functorch transform looks on, as in the subgraphs of flex attention.
+    last use inside the region.  ``is_lean``: Inductor's function is called without its wrappers.
     """
 
-    def __init__(self, region: Region, artifact: Artifact, *, traceable: bool = False) -> None:
-        self.__name__ = self.__qualname__ = region.name
+    def __init__(self, name: str, artifact: Artifact, *, is_single: bool) -> None:
+        self.__name__ = self.__qualname__ = name
         # fx's GraphPickler writes a target that wraps an artifact as that artifact.
         self.__wrapped__ = artifact.call
-        self.fxregion_region = region
-        self.is_single = len(region.outputs) == 1
-        self.boxed = _boxed(artifact, region.name, self.is_single)
-        if traceable:
-            self.boxed = _traceable(self.boxed, region.body, self.is_single)
+        self.is_single = is_single
+        self.is_lean = artifact.generated is not None
+        self.boxed = _boxed(artifact, name, is_single)
 
     def __call__(self, *operands: object) -> object:
         """Run the region."""
         return self.boxed(list(operands))
+
+
+class RegionCall(ArtifactCall):
+    """The call of a region of a graph that was compiled in this process.
+
+    ``traceable``: run the body's operators one by one where a functorch transform looks on, as in
+    the subgraphs of flex attention.
+    """
+
+    def __init__(self, region: Region, artifact: Artifact, *, traceable: bool = False) -> None:
+        super().__init__(region.name, artifact, is_single=len(region.outputs) == 1)
+        self.fxregion_region = region
+        if traceable:
+            self.boxed = _traceable(self.boxed, region.body, self.is_single)
 
 
 def _boxed(artifact: Artifact, name: str, single: bool) -> Callable[[list[object]], object]:

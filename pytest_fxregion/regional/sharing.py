@@ -19,7 +19,7 @@ from .layout import results_of
 _TAKEN = re.compile(r"^ *([\w, ]+?),? = args$", re.MULTILINE)
 _RETURNED = re.compile(r"^ *return \((.*)\)$", re.MULTILINE)
 # Without this nothing is taken away.
-FOLDING_OFF = {"joint_graph_constant_folding": False}
+FOLDING_OFF: dict[str, object] = {"joint_graph_constant_folding": False}
 
 # An operand as it is, or under another shape: `arg0_1`, `reinterpret_tensor(arg0_1, (6, 4), …`.
 _OPERAND = re.compile(r"^(?:reinterpret_tensor\()?(\w+)$")

@@ -79,7 +79,7 @@ def entry_name(body: GraphModule, key: Hashable, configs: Mapping[str, object]) 
     if not all(map(_is_portable, body.graph.nodes)) or not _is_plain(configs):
         return None
     try:
-        text = _text(key)
+        text = text_of(key)
     except TypeError:
         return None
     return hashlib.sha256(f"{compiler_stamp()} {text}".encode()).hexdigest()
@@ -195,15 +195,17 @@ def _is_plain(value: object) -> bool:
     return isinstance(value, _PLAIN)
 
 
-def _text(key: object) -> str:
-    """Write a key so that equal keys, and only they, are equal text in every process.
+def text_of(key: object) -> str:
+    """Write a value so that equal values, and only they, are equal text in every process.
 
     Raises :class:`TypeError` if a part of it exists in this process only.
     """
-    if isinstance(key, tuple):
-        return f"({','.join(map(_text, key))})"
-    if isinstance(key, frozenset):
-        return f"{{{','.join(sorted(map(_text, key)))}}}"
+    if isinstance(key, (tuple, list)):
+        return f"{type(key).__name__}({','.join(map(text_of, key))})"
+    if isinstance(key, (frozenset, set)):
+        return f"set({','.join(sorted(map(text_of, key)))})"
+    if isinstance(key, Mapping):
+        return f"mapping({','.join(sorted(map(text_of, key.items())))})"
     if isinstance(key, Identity) and key.object is operator.getitem:
         return "getitem"
     if isinstance(key, (*_PLAIN, *_TORCH)):
