@@ -158,6 +158,15 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell an xdist worker which project this is: it may run in a copy of it."""
+    if active(node.config):
+        from pytest_fxregion.snapshots.session import worker_started
+
+        worker_started(node)
+
+
+@pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
     """Take over from an xdist worker what it knows of its snapshots."""
     if not active(node.config):

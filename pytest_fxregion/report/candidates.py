@@ -40,6 +40,7 @@ from pytest_fxregion.snapshots import names
 from pytest_fxregion.snapshots.diff import describe
 from pytest_fxregion.snapshots.document import Document, parse_document
 from pytest_fxregion.snapshots.files import remove, write_atomically
+from pytest_fxregion.snapshots.forwarding import is_a_copy
 from pytest_fxregion.snapshots.graph import is_graph_text, parse_graphs
 from pytest_fxregion.snapshots.ledger import TestRecord, same_sections
 from pytest_fxregion.snapshots.settings import Settings, under_ci
@@ -107,6 +108,7 @@ def _note(
             if record.settings.shown(stored or target) in str(call.excinfo.value):
                 new = last.asserted_data
                 found = _found(record, target, stored, last.recalled_data, new)
+                found["in_a_copy"] = is_a_copy(item.config)
     return {"removable": record.export()["removable"], "found": found}
 
 
@@ -205,11 +207,24 @@ class CandidateWriter:
         )
         try:
             write_atomically(self._folder / candidate.candidate, found["text"])
-        except OSError as error:
+            if found["in_a_copy"]:
+                self._keep_whole_diff(candidate, found["text"])
+        except (OSError, SnapshotError) as error:
             self._problems.append(f"could not keep the candidate for {candidate.snapshot}: {error}")
         else:
             test.candidates[candidate.snapshot] = candidate
             self._written.add(candidate.candidate)
+
+    def _keep_whole_diff(self, candidate: Candidate, new: str) -> None:
+        """Write what the failure's text names: a worker in a copy of the project has it there."""
+        file = self._folder / candidate.candidate
+        whole = file.with_name(file.name.removesuffix(names.SUFFIX) + ".diff")
+        if candidate.compared_with is None:
+            return
+        stored = self._settings.rootdir / candidate.compared_with
+        old = parse_document(stored.read_text(encoding="utf-8"), source=candidate.compared_with)
+        found = describe(old, parse_document(new, source=candidate.snapshot))
+        write_atomically(whole, "\n".join([*found.summary, "", *found.lines]) + "\n")
 
     def report(self) -> MachineReport:
         """Return what this run found, by node id."""

@@ -70,6 +70,8 @@ class TestRecord:
     """Files of variants that were read and were equal."""
     claims: dict[str, tuple[int | str, str]] = field(default_factory=dict)
     """What was compared under each name, to find a name that is used twice."""
+    written: dict[Path, str | None] = field(default_factory=dict)
+    """What was written once the test had passed; None for a file that was removed."""
     results: list[AssertionResult] = field(default_factory=list)
     """syrupy's own record of the comparisons, from which it counts."""
     sound: bool = True
@@ -82,6 +84,7 @@ class TestRecord:
         self.pending.clear()
         self.matched.clear()
         self.claims.clear()
+        self.written.clear()
         self.results.clear()
         self.sound, self.finished = True, False
 
@@ -151,14 +154,17 @@ def flush(record: TestRecord, update: bool) -> list[Path]:
             if target.exists():
                 redundant.append(target)
                 target.unlink(missing_ok=True)
+                record.written[target] = None
         else:
             write_atomically(target, text)
+            record.written[target] = text
     for stored, where in record.matched.items():
         fallback = where.fallback(stored)
         if fallback is not None and same_sections(_read(fallback), _read(stored)):
             redundant.append(stored)
             if update:
                 stored.unlink(missing_ok=True)
+                record.written[stored] = None
     record.pending.clear()
     record.matched.clear()
     return redundant

@@ -19,6 +19,13 @@ from pytest_fxregion.errors import SnapshotError
 from pytest_fxregion.snapshots import names
 from pytest_fxregion.snapshots.assertion import RegionSnapshot
 from pytest_fxregion.snapshots.files import remove
+from pytest_fxregion.snapshots.forwarding import (
+    WORKER_INPUT,
+    Receiver,
+    identity,
+    is_a_copy,
+    send,
+)
 from pytest_fxregion.snapshots.ledger import TestRecord, discard, flush, unused_files
 from pytest_fxregion.snapshots.orphans import Coverage, find_orphans
 from pytest_fxregion.snapshots.settings import Settings, place_of, under_ci, without_repetition
@@ -41,6 +48,8 @@ class Books:
     """Files left as they were although an update was asked for, and the test that did not pass."""
     redundant: list[str] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
+    receiver: Receiver | None = None
+    """Takes what workers in copies of the project have written; there on the controller alone."""
 
 
 BOOKS = pytest.StashKey[Books]()
@@ -94,7 +103,15 @@ def configure(
         artifacts=config.rootpath / artifacts if artifacts is not None else None,
     )
     config.stash[SETTINGS] = settings
-    config.stash[BOOKS] = Books(settings)
+    config.stash[BOOKS] = books = Books(settings)
+    if not hasattr(config, "workerinput"):
+        books.receiver = Receiver(settings.root)
+        config.pluginmanager.register(books.receiver, "fxregion-snapshot-receiver")
+
+
+def worker_started(node: Any) -> None:
+    """Tell a worker which project this is: call from xdist's ``pytest_configure_node``."""
+    node.workerinput[WORKER_INPUT] = identity(node.config.rootpath)
 
 
 def item_collected(item: pytest.Item) -> None:
@@ -243,6 +260,8 @@ def note_report(item: pytest.Item, report: pytest.TestReport) -> None:
             record.sound = False
         else:
             books.redundant += [books.settings.shown(path) for path in redundant]
+            if record.written and is_a_copy(item.config):
+                send(report, books.settings.root, record.written)
     if not record.passed:
         books.discarded += [(books.settings.shown(path), item.nodeid) for path in discard(record)]
     RegionSnapshotExtension.forget(record)
@@ -297,6 +316,8 @@ def _settle(config: pytest.Config, books: Books, exitstatus: int) -> bool:
     settings, option, coverage = books.settings, config.option, books.coverage
     update = settings.update and settings.may_write
     shown = settings.shown
+    lost = books.receiver.problems if books.receiver is not None else []
+    books.lines += lost
     for name, test in sorted(set(books.discarded)):
         books.lines.append(f"not written, because {test} did not pass: {name}")
     for name in sorted(set(books.redundant)):
@@ -306,7 +327,7 @@ def _settle(config: pytest.Config, books: Books, exitstatus: int) -> bool:
         pytest.ExitCode.OK,
         pytest.ExitCode.TESTS_FAILED,
     ):
-        return False
+        return bool(lost)
 
     found = {
         path: f"not used by {test}, which passed"
@@ -343,7 +364,7 @@ def _settle(config: pytest.Config, books: Books, exitstatus: int) -> bool:
         books.lines.append(f"{'removed' if removing else 'unused'} ({reason}): {shown(path)}")
     if found and not removing:
         books.lines.append("re-run with --snapshot-update to remove the unused snapshots")
-    return bool(found) and not removing and not option.warn_unused_snapshots
+    return bool(lost) or (bool(found) and not removing and not option.warn_unused_snapshots)
 
 
 def _record(item: pytest.Item, books: Books) -> TestRecord:
