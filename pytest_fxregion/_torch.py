@@ -35,6 +35,11 @@ from torch._functorch._aot_autograd import streams as joint_streams
 # Splits the joint graph in two, saving what eager would save; does what the AC tags ask for.
 from torch._functorch.partitioners import default_partition as default_partition
 
+# Splits it so that a budget of memory is kept: honours `region_activation_memory_budget`, 2.13 on.
+from torch._functorch.partitioners import (
+    min_cut_rematerialization_partition as min_cut_partition,
+)
+
 # The tensor class that stands for a functionalised value while AOTAutograd traces.
 from torch._subclasses.functional_tensor import FunctionalTensor
 
@@ -56,6 +61,20 @@ def node_of_traced_tensor(tensor: torch.Tensor, tracer: Any) -> fx.Node | None:
         tensor = torch._from_functional_tensor(tensor.elem)
     slot = get_proxy_slot(tensor, tracer, None)
     return None if slot is None else slot.proxy.node
+
+
+def memory_budget(node: fx.Node) -> float | None:
+    """Return the budget that ``region_activation_memory_budget`` annotates a node with, 2.13 on."""
+    key = getattr(torch.fx.traceback, "MEMORY_BUDGET_ANNOTATION_KEY", None)
+    custom = node.meta.get("custom")
+    return custom.get(key) if isinstance(custom, dict) else None
+
+
+def without_merging_of_equal_nodes() -> AbstractContextManager[None]:
+    """A scope in which torch's partitioner leaves equal nodes alone: it heeds no annotation."""
+    from torch._functorch import config
+
+    return config.patch(cse=False)  # type: ignore[no-any-return]
 
 
 def sequence_number(node: AutogradNode) -> int:

@@ -22,6 +22,7 @@ from pytest_fxregion._torch import patched_inductor_config, reset_compiler
 from pytest_fxregion.backend import RegionalBackend
 from pytest_fxregion.call import Call, widened
 from pytest_fxregion.capture.observer import Capture
+from pytest_fxregion.capture.partitioning import memory_budgets_ignored
 from pytest_fxregion.capture.record import Compilation
 from pytest_fxregion.checks.annotations import AnnotatedLines, describe, lost_lines
 from pytest_fxregion.checks.culprit import IsWrong, explain, script_files, script_name
@@ -135,12 +136,12 @@ class FxRegion:
             )
             compilation = capture.result()
             again = Again(call, self.seed, backward, eager.cotangents, dynamic)
+            tracked = Tracked(watched.found(), between_graphs.found(), watched.movable())
             outside = results_outside(
                 compiled_pieces(compilation),
                 regional=lambda: again.run(compiled),
-                eager=partial(eager_again, again),
                 results=regional.values,
-                sums=(*watched.found(), *between_graphs.found()),
+                tracked=tracked,
             )
             if len(capture.result().graphs) != len(compilation.graphs):
                 outside = frozenset()  # it was compiled anew, with regions that gave their own
@@ -154,9 +155,10 @@ class FxRegion:
             reference=reference,
             precision=precision,
             outside=outside,
+            eager_again=partial(eager_again, again),
             samples=Samples(partial(eager_again, again), self.seed),
             explain=partial(self._explain, again, name),
-            tracked=Tracked(watched.found(), between_graphs.found(), watched.movable()),
+            tracked=tracked,
             provenance=self._provenance,
             stages=self._stages,
             seconds=perf_counter() - start,
@@ -317,7 +319,7 @@ class FxRegion:
         try:
             wide = call.in_float64()
             wide_cotangents = None if cotangents is None else [widened(c) for c in cotangents]
-            with only_torchs_own_trace(), watch:
+            with only_torchs_own_trace(), memory_budgets_ignored(), watch:
                 results = execute(
                     wide, seed=self.seed, backward=backward, grad_outputs=wide_cotangents
                 )
@@ -348,7 +350,12 @@ def only_torchs_own_trace() -> Iterator[None]:
 def as_traced() -> Iterator[None]:
     """Have eager sum gradients where a traced function does."""
     # Eager's `cond` and `while_loop` are built on torch.compile.
-    with only_torchs_own_trace(), unfolded_checkpoints(), uncached_autocast():
+    with (
+        only_torchs_own_trace(),
+        unfolded_checkpoints(),
+        uncached_autocast(),
+        memory_budgets_ignored(),
+    ):
         yield
 
 

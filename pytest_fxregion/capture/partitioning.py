@@ -7,17 +7,29 @@ for one of several by its users, finds none, and raises "Expected native_dropout
 It copies one without inputs into the backward, too, where later draws are then not eager's; what is
 the forward's there, and unused, is taken out.
 
-What it puts in place of random operations that are recomputed is annotated as they were.
+Where code asks for a memory budget, torch's min-cut partitioner decides what is saved: it is the
+one that knows of budgets.
+
+What a partitioner puts in place of random operations that are recomputed is annotated as they were.
 """
 
 from __future__ import annotations
 
 import operator
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
+from unittest.mock import patch
 
+import torch
 from torch import fx
 
-from pytest_fxregion._torch import default_partition
+from pytest_fxregion._torch import (
+    default_partition,
+    memory_budget,
+    min_cut_partition,
+    without_merging_of_equal_nodes,
+)
 from pytest_fxregion.passes.metadata import BACKWARD, SIDE
 from pytest_fxregion.passes.replacements import RandomOperations
 from pytest_fxregion.regional.effects import is_drawn_or_pure
@@ -33,9 +45,7 @@ def partition(joint_graph: fx.GraphModule, joint_inputs: Any, **rest: Any) -> tu
                 reader = joint_graph.graph.call_function(operator.getitem, (node, 0))
             reader.meta = {**node.meta, "val": node.meta["val"][0], _READER: True}
     random_operations = RandomOperations(joint_graph)
-    halves: tuple[fx.GraphModule, fx.GraphModule] = default_partition(
-        joint_graph, joint_inputs, **rest
-    )
+    halves = _split(joint_graph, joint_inputs, rest)
     for half in halves:
         random_operations.annotate(half)
         for node in list(half.graph.nodes):
@@ -50,6 +60,30 @@ def partition(joint_graph: fx.GraphModule, joint_inputs: Any, **rest: Any) -> tu
 
 def _is_forwards(node: fx.Node) -> bool:
     return node.op == "call_function" and node.meta.get(SIDE, BACKWARD) != BACKWARD
+
+
+def _split(
+    joint_graph: fx.GraphModule, joint_inputs: Any, rest: dict[str, Any]
+) -> tuple[fx.GraphModule, fx.GraphModule]:
+    if all(memory_budget(node) is None for node in joint_graph.graph.nodes):
+        return default_partition(joint_graph, joint_inputs, **rest)
+    with without_merging_of_equal_nodes():
+        return min_cut_partition(joint_graph, joint_inputs, **rest)
+
+
+@contextmanager
+def memory_budgets_ignored() -> Iterator[None]:
+    """While active, ``region_activation_memory_budget`` does nothing, where it would raise.
+
+    Eager saves what it saves, whatever a compiler may be asked for.
+    """
+    if not hasattr(torch.autograd.graph, "region_activation_memory_budget"):
+        yield
+        return
+    with patch.object(
+        torch.autograd.graph, "region_activation_memory_budget", lambda _budget: nullcontext()
+    ):
+        yield
 
 
 def _has_several_results(node: fx.Node) -> bool:

@@ -17,8 +17,10 @@ from torch.utils.checkpoint import (
 )
 
 from pytest_fxregion import CheckError, RegionRun, SavedValue, region
+from pytest_fxregion._torch import reset_compiler
 from pytest_fxregion.checks.memory import parse_bytes, too_much_saved
 from pytest_fxregion.errors import OptionError
+from pytest_fxregion.harness import only_torchs_own_trace
 from tests.unit.checks.running import run_of
 
 HERE = Path(__file__)
@@ -182,6 +184,46 @@ def test_what_is_drawn_again_is_the_forwards_mask(runs: Runs) -> None:
     run = runs(with_random_numbers)
     run.check_numerics()  # with another mask the gradients would be others
     assert any("rng_state" in name or "with_rng" in name for name in run.forward.recomputed)
+
+
+def test_without_the_fixture_too_the_mask_is_drawn_again_as_it_was() -> None:
+    def function(x: Tensor) -> Tensor:
+        y: Tensor = checkpoint(
+            lambda t: torch.nn.functional.dropout(t.sin() + 2, 0.5).exp(), x, use_reentrant=False
+        )
+        return y
+
+    reset_compiler()
+    x = leaf(64)
+    with only_torchs_own_trace():
+        y = torch.compile(function, backend="fxregion")(x)
+        y.sum().backward()
+    reset_compiler()
+    assert x.grad is not None
+    dropped = y == 1
+    assert 10 < int(dropped.sum()) < 54
+    assert torch.equal(x.grad == 0, dropped)
+
+
+@pytest.mark.skipif(
+    not hasattr(torch.autograd.graph, "region_activation_memory_budget"),
+    reason="torch has no region_activation_memory_budget before 2.13",
+)
+def test_a_memory_budget_decides_what_is_saved() -> None:
+    def within(budget: float) -> RegionRun:
+        def function(x: Tensor) -> Tensor:
+            with torch.autograd.graph.region_activation_memory_budget(budget):
+                h = (x @ x).sin().exp()
+                return (h @ x).cos().exp()
+
+        run = run_of(function, leaf(8, 8))
+        run.check_numerics()
+        run.check_gradient_accumulation()
+        return run
+
+    nothing, everything = within(0.0), within(1.0)
+    assert nothing.forward.saved_bytes < everything.forward.saved_bytes
+    assert nothing.forward.recomputed_bytes > everything.forward.recomputed_bytes
 
 
 def test_the_bound_holds_or_the_error_lists_where_the_bytes_come_from(runs: Runs) -> None:
