@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -338,6 +339,15 @@ def test_markup_in_the_data_is_text(driven: Driven, tmp_path: Path) -> None:
     driven.press("o")
     assert dialogs == []
     assert driven.page.locator("img").count() == 0
+
+
+def test_nothing_that_is_missing_is_written_out(driven: Driven, suite: Path) -> None:
+    for tab in ("failure", "graphs", "regions", "numbers"):
+        driven.open(suite, f"{OPEN_FAILED}&tab={tab}")
+        if tab == "graphs":
+            driven.node("forward", "cos").locator(".name").click()
+        text = driven.page.locator("body").inner_text()
+        assert not re.search(r"\b(null|undefined|NaN|object Object)\b", text), tab
 
 
 def test_a_page_without_tests_says_so(driven: Driven, tmp_path: Path) -> None:

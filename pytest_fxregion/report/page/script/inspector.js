@@ -38,7 +38,7 @@ class Inspector {
       ),
       this.ways(stage, "made from", "producer", producers),
       this.ways(stage, "used by", "consumer", node.users),
-      this.across(node),
+      ...this.across(node),
     );
   }
 
@@ -85,17 +85,10 @@ class Inspector {
   }
 
   across(node) {
-    if (!node.peer) return null;
+    if (!node.peer) return [];
     const { stage, at } = node.peer;
-    return make(
-      "div",
-      { class: "ways across" },
-      make("h4", {}, stage.name === "backward" ? "saved for" : "saved by"),
-      make(
-        "div",
-        {},
-        button(`${stage.name} · ${stage.nodes[at].label}`, () => this.go(stage, at)),
-      ),
-    );
+    const way = button(`${stage.name} · ${stage.nodes[at].label}`, () => this.go(stage, at));
+    const title = stage.name === "backward" ? "saved for" : "saved by";
+    return [make("div", { class: "ways across" }, make("h4", {}, title), make("div", {}, way))];
   }
 }
