@@ -2,8 +2,8 @@
 
 A program is drawn from a seed, its number; every 150 run in a process of their own.  What is done
 stays in the folder (``--folder``, ``fxregion-fuzz`` by default): the same command goes on where one
-was stopped, and several may run at the same time.  Exits with 1 if anything was found that has no
-reason in ``known.md``.
+was stopped and tries anew what failed without a reason, and several may run at the same time.
+Exits with 1 if anything was found that has no reason in ``known.md``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from tests.fuzz.chunk import rows_of
+from tests.fuzz.chunk import is_settled, outcomes_of, rows_of
 
 CHUNK = 150
 ROOT = Path(__file__).parents[2]
@@ -56,7 +56,7 @@ def _is_alive(pid: str) -> bool:
 
 
 def _is_done(log: Path) -> bool:
-    return log.exists() and '{"done"' in log.read_text(encoding="utf-8")
+    return any("done" in row for row in rows_of(log)) and all(map(is_settled, outcomes_of(log)))
 
 
 def _run_chunk(folder: Path, first: int, count: int) -> None:
@@ -65,9 +65,9 @@ def _run_chunk(folder: Path, first: int, count: int) -> None:
     for _ in range(count):  # a process that a program ends is followed by another
         with (folder / f"{first}.txt").open("a") as said:
             subprocess.run(command, cwd=ROOT, stdout=said, stderr=said, check=False)
-        if _is_done(log) or not log.exists():
+        if not log.exists() or "done" in rows_of(log)[-1]:
             break
-    print(f"from seed {first}: {sum('kind' in row for row in rows_of(log))} programs", flush=True)
+    print(f"from seed {first}: {len(outcomes_of(log))} programs", flush=True)
 
 
 def report(folder: Path, chunks: range) -> int:
@@ -77,9 +77,7 @@ def report(folder: Path, chunks: range) -> int:
     unexplained: Counter[str] = Counter()
     regions = 0
     for first in chunks:
-        for row in rows_of(folder / f"{first}.jsonl"):
-            if "kind" not in row:
-                continue
+        for row in outcomes_of(folder / f"{first}.jsonl"):
             regions += row["regions"]
             warned.update(text.rpartition("(")[2].rstrip(")") for text in row["said"])
             if row["kind"] == "ok":

@@ -34,22 +34,25 @@ SHRINKING = 100
 ARCHITECTURE = "h100"
 # Every so many programs one is compiled twice.
 TWICE = 20
+ENDED = "the process ended in the middle of a program"
 _NOTHING: dict[str, Any] = {"explained": None, "seconds": 0.0, "regions": 0, "said": []}
 
 
 def main(first: int, count: int, folder: Path) -> int:
-    """Run the programs of ``count`` seeds, but for those that are done; 0 if it came to the end."""
+    """Run the programs of ``count`` seeds, but for those that are done; 0 if it came to the end.
+
+    What failed without a reason is run again.
+    """
     log = folder / f"{first}.jsonl"
-    rows = rows_of(log)
-    done = {row["seed"] for row in rows if "kind" in row}
+    done = {row["seed"] for row in outcomes_of(log) if is_settled(row) or row["kind"] == ENDED}
+    started = {row["seed"]: row["source"] for row in rows_of(log) if "source" in row}
+    unfinished = started.keys() - {row["seed"] for row in outcomes_of(log)}
     virtual.load()
     with virtual.activate(ARCHITECTURE), log.open("a", encoding="utf-8", buffering=1) as file:
-        for row in rows:
-            if "kind" not in row and row.get("seed", -1) not in done | {-1}:
-                # The process ended in the middle of it; trying again would end this one too.
-                ended = {"kind": "the process ended in the middle of a program", **row}
-                print(json.dumps({**ended, **_NOTHING}), file=file)
-                done.add(row["seed"])
+        for seed in unfinished:  # trying again would end this process, too
+            row = {"seed": seed, "kind": ENDED, "source": started[seed], **_NOTHING}
+            print(json.dumps(row), file=file)
+        done |= unfinished
         _run([seed for seed in range(first, first + count) if seed not in done], folder, file)
         print(json.dumps({"done": count}), file=file)
     return 0
@@ -60,6 +63,16 @@ def rows_of(log: Path) -> list[dict[str, Any]]:
     if not log.exists():
         return []
     return [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+
+
+def outcomes_of(log: Path) -> list[dict[str, Any]]:
+    """Return the last outcome of each program of a chunk."""
+    return list({row["seed"]: row for row in rows_of(log) if "kind" in row}.values())
+
+
+def is_settled(outcome: dict[str, Any]) -> bool:
+    """Whether a program agreed with eager, or failed for a reason that is known."""
+    return outcome["kind"] == "ok" or outcome["explained"] is not None
 
 
 def _run(seeds: Sequence[int], folder: Path, log: TextIO) -> None:

@@ -28,9 +28,9 @@ REASONS = (
         r"_\(|\] = ",
     ),
     Reason(
-        "nothing compiled: dynamo does not trace a Function that takes one tensor twice",
+        "nothing compiled: the graph breaks",
         r"torch\.compile made no graph of the function and ran it eagerly",
-        r"Gate\.apply\((\w+), \1\)",
+        r"Gate\.apply\((\w+), \1\)|graph_break\(\)",
     ),
     Reason(
         "a view taken under no_grad is given a gradient by AOTAutograd",
@@ -42,6 +42,24 @@ REASONS = (
         "a hook inside of a checkpointed function is lost by dynamo",
         r"do not compute what eager does|gradients are not summed as in eager",
         r"def stretch\d+\(.*\n(?:        .*\n)*?        +\w+\.register_hook",
+        torchs_own=True,
+    ),
+    Reason(
+        "buffers that a checkpointed function changes are changed once",
+        r"after the call: error",
+        r"def stretch\d+\(.*\n(?:        .*\n)*?        +.*\bnorm\(",
+        torchs_own=True,
+    ),
+    Reason(
+        "a hook on an argument without a gradient is called with None",
+        r"must be Tensor, not NoneType|unsupported operand type\(s\) for [*+]: 'NoneType'",
+        r"\b[abc]\.register_hook",
+        torchs_own=True,
+    ),
+    Reason(
+        "a power with a dynamic exponent has no backward",
+        r"NYI SymInt equality",
+        r"\*\* n\b",
         torchs_own=True,
     ),
 )
