@@ -8,33 +8,28 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import fields, replace
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from pytest_fxregion import device
 from pytest_fxregion.device import CPU, CUDA, Device, choose, gpu, virtual
 from pytest_fxregion.errors import DeviceError
-from pytest_fxregion.options import STAGES, Options
+from pytest_fxregion.options import Options
 
+# What is not about the device is left out.
 OPTIONS = Options(
-    active=True,
-    device="auto",
-    arch="h100",
-    stages=STAGES,
-    record=None,
-    gpu_required=False,
-    allow_ci_update=False,
-    strict=False,
-    show=False,
-    compile_kernels=False,
-    snapshot_dir=Path("snapshots"),
-    artifacts=Path("artifacts"),
-    report=None,
-    command=(),
+    **{
+        **dict.fromkeys((field.name for field in fields(Options)), cast(Any, None)),
+        "active": True,
+        "device": "auto",
+        "arch": "h100",
+        "gpu_required": False,
+    }
 )
 
 
