@@ -6,13 +6,13 @@ are made to give other numbers, and what is the same all the same does not come 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import torch
 
 from pytest_fxregion.checks.culprit.pieces import CompiledPiece, results_moved
-from pytest_fxregion.checks.gradient_accumulation import Accumulation
+from pytest_fxregion.checks.traced_accumulations import Tracked
 
 Run = Callable[[], Mapping[str, Any]]
 
@@ -21,36 +21,33 @@ def results_outside(
     pieces: Sequence[CompiledPiece],
     *,
     regional: Run,
-    eager: Run,
     results: Mapping[str, Any],
-    sums: Sequence[Accumulation],
+    tracked: Tracked,
 ) -> frozenset[str]:
     """Return the names of the ``results`` whose bits have to be eager's.
 
-    ``regional`` and ``eager`` run the call once more; ``sums`` are those of gradients that eager
-    made.  Results that differ between two runs of eager (additions in no fixed order, on a GPU) are
-    left out.  So are gradients where three or more are summed, whose order is not eager's, and all
-    results if the call does not stand other numbers.
+    ``regional`` runs the compiled call once more; ``tracked`` are the sums of gradients.  Gradients
+    are left out where three or more are summed, or a returned view's, whose order is not eager's,
+    and all results if the call does not stand other numbers.
     """
     try:
         with results_moved(pieces):
             moved = regional()
-        first, second = eager(), eager()
     except Exception:  # an index or a condition made of a region's numbers, say
         return frozenset()
-    any_order = any(len(sum_.uses) > 2 for sum_ in sums)
+    sums = (*tracked.eager, *tracked.between_graphs)
+    any_order = bool(tracked.movable) or any(len(each.uses) > 2 for each in sums)
     return frozenset(
         name
         for name, value in results.items()
-        if not (any_order and name.startswith("gradient of "))
-        and _same(value, moved.get(name))
-        and _same(first.get(name), second.get(name))
+        if not (any_order and name.startswith("gradient of ")) and _same(value, moved.get(name))
     )
 
 
-def outputs_alone(results: Iterable[str]) -> frozenset[str]:
-    """Return the names of the ``results`` that are no gradients."""
-    return frozenset(name for name in results if not name.startswith("gradient of "))
+def unrepeatable(names: Collection[str], eager: Run) -> frozenset[str]:
+    """Return what eager does not give twice: additions in no fixed order, on a GPU."""
+    first, second = eager(), eager()
+    return frozenset(name for name in names if not _same(first.get(name), second.get(name)))
 
 
 def _same(one: object, other: object) -> bool:

@@ -73,6 +73,25 @@ def test_another_rounding_outside_of_regions_is_a_fault() -> None:
     assert "it comes from how the function was traced" in str(raised.value)
 
 
+def test_what_eager_does_not_give_twice_is_held_to_the_rule() -> None:
+    """As sums by atomic additions on a GPU, in another order each time."""
+    calls = []
+
+    def function(x: Tensor) -> tuple[Tensor, Tensor]:
+        with annotate({"compile_with_inductor": 0}):
+            h = x.sin()
+        other = x * 3 + 1
+        if torch.compiler.is_compiling():
+            return h, torch.nextafter(other, other + 1)
+        calls.append(1)
+        return h, torch.nextafter(other, other - 1) if len(calls) % 2 else other
+
+    run = harness()(function, leaf(3).detach())
+    assert run.outside == {"output[1]"}
+    run.check_numerics()
+    assert [d.against for d in run.differences] == ["float64", "float64"]
+
+
 def test_nothing_is_asked_where_the_call_does_not_stand_other_numbers() -> None:
     def function(x: Tensor, table: Tensor) -> Tensor:
         with annotate({"compile_with_inductor": 0}):
