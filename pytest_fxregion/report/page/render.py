@@ -25,6 +25,7 @@ SCRIPTS = (
     "index",
     "listing",
     "inspector",
+    "pane",
     "graphs",
     "drawing",
     "regions",

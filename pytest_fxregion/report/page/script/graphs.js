@@ -1,6 +1,5 @@
 // The listings of a graph's stages: one, or forward and backward side by side with what is saved.
 
-const ROLES = ["same", "producer", "consumer"];
 const KINDS = {
   all: ["all nodes", () => true],
   regions: ["in regions", (node) => node.band >= 0],
@@ -10,133 +9,6 @@ const KINDS = {
   sum: ["gradient sums", (node) => node.chips.some((chip) => chip[0] === "sum")],
   changed: ["changed", (node) => node.changed.length > 0],
 };
-
-class Pane {
-  constructor(stage, view) {
-    this.stage = stage;
-    this.view = view;
-    this.wide = true;
-    this.list = new VirtualList({
-      label: `${stage.name} graph`,
-      heightOf: (row) => (row.kind === "node" && !this.wide ? 40 : row.kind === "source" ? 21 : 23),
-      render: (row) => this.dressed(row),
-      act: (row, event) => this.act(row, event),
-      activated: (row) => view.activated(this, row),
-      scrolled: () => {
-        view.drawLinks();
-        this.drawMap();
-      },
-    });
-    this.map = make("canvas", { class: "map", "aria-hidden": "true" });
-    this.map.addEventListener("click", (event) => {
-      const part = event.offsetY / this.map.clientHeight;
-      this.list.element.scrollTop =
-        part * this.list.tops[this.list.rows.length] - this.list.element.clientHeight / 2;
-    });
-    const calls = stage.nodes.filter((node) => node.op === "call").length;
-    this.title = make("span", { class: "dim" }, plural(calls, "operation"));
-    this.element = make(
-      "section",
-      { class: "pane", "aria-label": `${stage.name} graph` },
-      make("header", {}, make("h3", {}, stage.name), this.title),
-      make("div", { class: "scroller" }, this.list.element, this.map),
-    );
-    const list = this.list.element;
-    list.addEventListener("mouseover", (event) => {
-      const value = event.target.closest(".value, .node");
-      view.pointed(this, value ? this.stage.nodes[Number(value.dataset.node)] : null);
-    });
-    list.addEventListener("mouseleave", () => view.pointed(this, null));
-    new ResizeObserver(() => this.resized()).observe(list);
-  }
-
-  resized() {
-    const wide = this.list.element.clientWidth >= 400;
-    if (wide !== this.wide) {
-      this.wide = wide;
-      this.element.classList.toggle("tall", !wide);
-      this.list.measure();
-    }
-    this.drawMap();
-    this.view.drawLinks();
-  }
-
-  fill(keep, sources, options) {
-    this.list.set(this.stage.rows({ keep, sources }), options);
-    this.drawMap();
-  }
-
-  dressed(row) {
-    const element =
-      row.kind === "node" ? nodeRow(this.stage, row.node) : headingRow(this.stage, row);
-    if (row.kind === "node") this.dress(element, row.node.at);
-    return element;
-  }
-
-  // The roles that a row has now: what it is to the value that is pointed at, and a match.
-  dress(element, at) {
-    const role = this.view.roles.get(this.stage)?.get(at);
-    for (const each of ROLES) element.classList.toggle(each, each === role);
-    element.classList.toggle("match", this.view.isMatch(this.stage, at));
-  }
-
-  redress() {
-    for (const [place, element] of this.list.shown) {
-      const row = this.list.rows[place];
-      if (row.kind === "node") this.dress(element, row.node.at);
-    }
-    this.drawMap();
-  }
-
-  act(row, event) {
-    const group = row.kind === "band" ? row.band : row.kind === "inputs" ? INPUTS : null;
-    if (group !== null) {
-      const { folded } = this.stage;
-      if (!folded.delete(group)) folded.add(group);
-      this.view.refill(this);
-      return;
-    }
-    const value = event.target.closest?.(".value");
-    if (value) this.view.go(this.stage, Number(value.dataset.node));
-  }
-
-  // The whole graph on a few pixels: its regions, and what lights up.
-  drawMap() {
-    const height = this.list.element.clientHeight;
-    const canvas = this.map;
-    if (!height) return;
-    const scale = window.devicePixelRatio || 1;
-    canvas.width = 12 * scale;
-    canvas.height = height * scale;
-    const paint = canvas.getContext("2d");
-    paint.scale(scale, scale);
-    const whole = Math.max(this.list.tops[this.list.rows.length] || 1, height);
-    const styles = getComputedStyle(document.documentElement);
-    const roles = this.view.roles.get(this.stage);
-    const mark = (place, colour, x, width, least) => {
-      paint.fillStyle = styles.getPropertyValue(colour);
-      const top = (this.list.tops[place] / whole) * height;
-      const size = ((this.list.tops[place + 1] - this.list.tops[place]) / whole) * height;
-      paint.fillRect(x, top, width, Math.max(size, least));
-    };
-    this.list.rows.forEach((row, place) => {
-      const band = row.kind === "node" ? row.node.band : row.band;
-      if (band >= 0) mark(place, `--colour-${this.stage.bands[band].colour % 8}`, 0, 5, 1);
-      if (row.kind !== "node") return;
-      const role = roles?.get(row.node.at);
-      if (role) mark(place, `--${role}`, 6, 6, 3);
-      else if (this.view.isMatch(this.stage, row.node.at)) mark(place, "--match", 6, 6, 2);
-    });
-    if (whole <= height) return;
-    paint.strokeStyle = styles.getPropertyValue("--dim");
-    paint.strokeRect(
-      0.5,
-      (this.list.element.scrollTop / whole) * height + 0.5,
-      11,
-      (height / whole) * height - 1,
-    );
-  }
-}
 
 class GraphsView {
   // `stages` by name; `chosen` is "pair" or a stage's name; `choose` is called to change that.
@@ -314,30 +186,41 @@ class GraphsView {
     this.roles.set(stage, roles);
   }
 
+  // Scrolling asks for this more often than there are frames.
+  drawSoon() {
+    if (this.waiting) return;
+    this.waiting = true;
+    requestAnimationFrame(() => {
+      this.waiting = false;
+      this.drawLinks();
+      for (const pane of this.panes) pane.drawMap();
+    });
+  }
+
   // Lines from what is saved to where it comes in, of those that can be seen, and the lit one.
   drawLinks() {
     if (this.panes?.length !== 2 || !this.wires.isConnected) return;
-    const [left, right] = this.panes;
     const box = this.wires.getBoundingClientRect();
+    const sides = this.panes.map(({ stage, list }) => ({
+      stage,
+      list,
+      top: list.element.getBoundingClientRect().top - box.top,
+      height: list.element.clientHeight,
+    }));
     const lines = [];
     for (const link of this.links) {
-      const lit =
-        this.lit &&
-        (left.stage.nodes[link.from] === this.lit || right.stage.nodes[link.to] === this.lit);
-      const ends = [
-        [left, link.from],
-        [right, link.to],
-      ].map(([pane, at]) => {
-        const row = pane.stage.rowOf[at];
-        const list = pane.list.element;
-        const y = row < 0 ? NaN : pane.list.middleOf(row);
-        const inside = y > 0 && y < list.clientHeight;
-        const top = list.getBoundingClientRect().top - box.top;
-        return { y: top + Math.max(3, Math.min(list.clientHeight - 3, y)), inside };
-      });
-      if (!lit && !(ends[0].inside && ends[1].inside)) continue;
-      if (ends.some((end) => Number.isNaN(end.y))) continue;
-      const [a, b] = ends.map((end) => end.y);
+      const places = [link.from, link.to];
+      const lit = sides.some(
+        ({ stage }, side) => this.lit && stage.nodes[places[side]] === this.lit,
+      );
+      const rows = sides.map(({ stage }, side) => stage.rowOf[places[side]]);
+      if (rows.some((row) => row < 0)) continue;
+      const middles = sides.map(({ list }, side) => list.middleOf(rows[side]));
+      const seen = sides.every(({ height }, side) => middles[side] > 0 && middles[side] < height);
+      if (!lit && !seen) continue;
+      const [a, b] = sides.map(
+        ({ top, height }, side) => top + Math.max(3, Math.min(height - 3, middles[side])),
+      );
       const d = `M0,${a} C${box.width * 0.6},${a} ${box.width * 0.4},${b} ${box.width},${b}`;
       lines.push(draw("path", { d, class: lit ? "lit" : "", fill: "none" }));
     }
