@@ -5,6 +5,8 @@ import torch
 from torch import nn
 from torch.fx.traceback import annotate
 
+from pytest_fxregion.errors import DeviceError
+
 
 class BagOfWords(nn.Module):
     def __init__(self, mode, sparse=False):
@@ -39,7 +41,9 @@ def test_inference(fxregion):
 
 
 def test_sparse_gradients_are_refused_by_name(fxregion):
+    if fxregion.device.type == "cpu":
+        pytest.skip("the CPU has sparse gradients in eager; the virtual CUDA device has none")
     # On the virtual device: it has no sparse tensors. On a GPU it is torch.compile that has none.
     model = BagOfWords("sum", sparse=True).to(fxregion.device)
-    with pytest.raises(NotImplementedError, match="dense tensors only, not layout Sparse"):
+    with pytest.raises(DeviceError, match="dense tensors only"):
         fxregion(model, fxregion.randint(0, 7, (6,)), fxregion.tensor([0, 2, 3]))
