@@ -22,9 +22,11 @@ from pytest_fxregion.snapshots.graph import (
     Node,
     parse_graphs,
 )
-from pytest_fxregion.snapshots.inlining import inline_regions
+from pytest_fxregion.snapshots.inlining import Inlined, inline_regions
 
 _Value = TypeVar("_Value", bound=Hashable)
+
+_RNG_STATE = "rng_state_output_"
 
 NOT_A_REGION = "none"  # the tag of a node that was taken out of a region
 
@@ -91,7 +93,6 @@ class _Listing:
         self._pieces = {piece.name: piece for piece in stage.pieces}
         self._compiled = stage.name != "joint"
         self._saved: Mapping[str, str] = {}
-        self._recomputed: set[str] = set()
 
     def columns(self) -> dict[str, Any]:
         rows: dict[str, list[Any]] = {
@@ -108,10 +109,8 @@ class _Listing:
             for text in (parse_graphs(self._stage.text), *(body[1:] for body in bodies.values()))
             for graph in text
         ]
-        # A region's results that are one value are one node, under the first of their names.
-        same = graphs[0].results if graphs else {}
-        self._saved = {same.get(name, name): size for name, size in self._stage.saved.items()}
-        self._recomputed = {same.get(name, name) for name in self._stage.recomputed}
+        homes = self._homes(graphs[0]) if graphs else {}
+        self._saved = {home: self._stage.saved[name] for name, home in homes.items()}
         for number, inlined in enumerate(graphs):
             self._add(rows, inlined.graph, number)
         places = {name: at for at, name in reversed(list(enumerate(rows["name"])))}
@@ -125,12 +124,23 @@ class _Listing:
             "bands": self._bands,
             "graphs": [inlined.graph.path.partition(".")[2] for inlined in graphs],
             "saved": [
-                {"name": name, "node": places[at], "size": size}
-                for name, size in self._stage.saved.items()
-                if (at := same.get(name, name)) in places
-                and (self._stage.name != "backward" or rows["op"][places[at]] == "placeholder")
+                {"name": name, "node": places[home], "size": self._stage.saved[name]}
+                for name, home in homes.items()
             ],
         }
+
+    def _homes(self, main: Inlined) -> dict[str, str]:
+        """Return for each saved value the node that it is here; in a backward, the input."""
+        backward = self._stage.name == "backward"
+        here = {node.name for node in main.graph.nodes if not backward or node.op == "placeholder"}
+        # A region's results that are one value are one node, under the first of their names.
+        homes = {name: main.results.get(name, name) for name in self._stage.saved}
+        lost = [name for name, home in homes.items() if home not in here]
+        # The state of a random generator comes in under another name, several in order.
+        states = [node.name for node in main.graph.nodes if node.name.startswith(_RNG_STATE)]
+        if backward and len(lost) == len(states):
+            homes.update(zip(lost, states, strict=True))
+        return {name: home for name, home in homes.items() if home in here}
 
     def _add(self, rows: dict[str, list[Any]], graph: Graph, number: int) -> None:
         start = len(rows["name"])
@@ -188,8 +198,7 @@ class _Listing:
             yield "ac", f"AC{number} {policy or ''}".rstrip(), f"activation checkpointing: {said}"
         if node.tag(GRADIENT_ACCUMULATION) is not None:
             yield "sum", "gradient sum", "autograd adds two gradients of one value here"
-        is_here = self._stage.name != "backward" or node.op == "placeholder"
-        if graph == 0 and node.name in self._saved and is_here:
+        if graph == 0 and node.name in self._saved:
             size = self._saved[node.name]
             yield "saved", f"saved {size}", "handed from the forward to the backward"
         if graph == 0 and self._is_recomputed(node, band):
@@ -202,7 +211,7 @@ class _Listing:
         if node.op != "call":
             return False
         inside = band >= 0 and self._bands[band]["kind"] == "recompute"
-        return inside or node.name in self._recomputed
+        return inside or node.name in self._stage.recomputed
 
 
 def _arguments(node: Node, places: Mapping[str, int]) -> tuple[str, list[int]]:

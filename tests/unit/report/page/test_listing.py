@@ -88,6 +88,17 @@ def test_saved_values_are_the_backwards_inputs_and_not_operations_of_the_same_na
     assert [entry["name"] for entry in found["saved"]] == ["primals_2"]
 
 
+def test_a_generators_state_comes_in_under_another_name() -> None:
+    text = FORWARD.replace("primals_2", "rng_state_output_0")
+    found = listing(
+        Stage("backward", text, saved={"primals_1": "40 B", "getitem_7": "16 B"}), Labels()
+    )
+    assert [(entry["name"], found["nodes"]["name"][entry["node"]]) for entry in found["saved"]] == [
+        ("primals_1", "primals_1"),
+        ("getitem_7", "rng_state_output_0"),
+    ]
+
+
 def test_two_names_of_one_result_of_a_region_are_both_saved() -> None:
     body = BODY.replace("return (add,)", "return (add, add)")
     text = FORWARD.replace(
