@@ -35,10 +35,15 @@ class Difference:
         return self.error / self.scale if self.scale else self.error
 
     def __str__(self) -> str:
+        if self.problem is not None and not self.error:
+            return f"{self.name}: {self.problem}"
         verdict = self.problem or "ok"
+        place = (
+            f" at {list(self.where)}" if self.where and self.error and self.problem is None else ""
+        )
         away = f", cosine 1 - {1 - self.cosine:.1g}" if self.cosine != 1 else ""
         return (
-            f"{self.name}: error {self.error:.2g} (relative {self.relative_error:.2g}, "
+            f"{self.name}: error {self.error:.2g}{place} (relative {self.relative_error:.2g}, "
             f"{self.ulps:.2g} ulps{away}; eager's {self.eager_error:.2g}, "
             f"allowed {self.allowed:.2g}) against {self.against}: {verdict}"
         )

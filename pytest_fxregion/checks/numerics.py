@@ -319,7 +319,7 @@ def _cosine(one: torch.Tensor, other: torch.Tensor) -> float:
     if torch.equal(one, other):
         return 1.0
     lengths = float(one.abs().square().sum().sqrt() * other.abs().square().sum().sqrt())
-    return float((one * other.conj()).sum().real) / lengths if lengths else 1.0
+    return min(float((one * other.conj()).sum().real) / lengths, 1.0) if lengths else 1.0
 
 
 def _different_specials(eager: torch.Tensor, regional: torch.Tensor) -> str | None:

@@ -310,3 +310,5 @@ def test_the_figures_of_a_difference() -> None:
     assert turned.cosine == pytest.approx(0.5**0.5)
     assert turned.where == (1,)
     assert "relative 1, 8.4e+06 ulps, cosine 1 - 0.3" in str(turned)
+    assert str(found).startswith("output: error 9.5e-07 at [1] (relative 2.4e-07, 2 ulps")
+    assert str(judge(torch.ones(2), torch.ones(3))).startswith("output: shape differs: eager (2,)")
