@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.plugin.pytest_process import Finished, Project
+from tests.unit.review.schema import validate
 
 OPTIONS = (
     *("-p", "xdist.plugin", "-p", "syrupy", "-p", "pytest_fxregion.plugin"),
@@ -99,6 +100,7 @@ def test_every_system_has_what_it_reads(ran: tuple[Project, Finished]) -> None:
     assert failed["test_equal"] is None
 
     report = json.loads((folder / "python/fxregion-artifacts/fxregion.json").read_text())
+    validate(report)
     assert {test["nodeid"]: test["failure"] for test in report["tests"]} == {
         "tests/test_docs.py::test_changed": {
             "file": "tests/test_docs.py",
@@ -159,9 +161,17 @@ def test_figures_are_properties_in_junit_from_a_worker_too(tmp_path: Path) -> No
     project.write(FUNCTION)
     run = project.run(
         *("--fxregion", "--fxregion-device=virtual", "--snapshot-update", "-n1"),
+        "--fxregion-allow-ci-update",
         "--junitxml=junit.xml",
+        env={"CI": "true"},
     )
     assert run.code == 0, run.text
+    report = json.loads((tmp_path / "fxregion-artifacts/fxregion.json").read_text())
+    validate(report)
+    assert [region["stage"] for region in report["tests"][0]["figures"][1]["regions"]] == [
+        "forward",
+        "backward",
+    ]
     run.line("tests/test_runs.py::test_runs (again)", "1/1")  # the table is as without the file
     found = {
         element.attrib["name"]: element.attrib["value"]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,12 +20,14 @@ from pytest_fxregion.report.machine import (
     write_report,
 )
 from pytest_fxregion.snapshots.document import Document, Section
+from tests.plugin.pytest_process import SOURCE_TREE
+from tests.unit.review.schema import validate
 
 CANDIDATE = Candidate(
     "snapshots/a@cpu.fx.txt",
     "snapshots/a@cpu.fx.txt",
     "snapshots/a.fx.txt",
-    "00ff",
+    "00ff" * 16,
     "cpu",
     "changed",
     ("`mm` in joint: PREFER_RECOMPUTE → MUST_SAVE",),
@@ -78,7 +82,7 @@ def test_unknown_keys_are_left_out() -> None:
         ('{"format": "fxregion", "version": 1}', "damaged: KeyError 'tests'"),
         ('{"format": "fxregion", "version": 1, "tests": 3}', "damaged: "),
         (write_report(REPORT).replace('"changed"', '"other"'), "kind is 'other'"),
-        (write_report(REPORT).replace('"00ff"', "null"), "compared_sha256 is None"),
+        (write_report(REPORT).replace(f'"{"00ff" * 16}"', "null"), "compared_sha256 is None"),
     ],
 )
 def test_what_cannot_be_read_is_said_with_the_file(text: str, message: str) -> None:
@@ -132,3 +136,15 @@ def test_a_root_that_is_itself_a_link_is_fine(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "real")
     found = resolve_inside(tmp_path / "link", "snapshots/test_a/x.fx.txt")
     assert found == tmp_path / "link/snapshots/test_a/x.fx.txt"
+
+
+def test_the_documented_report_is_as_the_schema_says_and_can_be_read() -> None:
+    page = (SOURCE_TREE / "docs/fxregion-json.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"```json\n(.*?)```", page, re.DOTALL)
+    validate(json.loads(shown))
+    (test,) = parse_report(shown, source="docs").tests
+    assert test.failure is not None
+
+
+def test_what_is_written_is_as_the_schema_says() -> None:
+    validate(json.loads(write_report(replace(REPORT, tests=REPORT.tests[:1]))))
