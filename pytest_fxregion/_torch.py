@@ -203,6 +203,16 @@ def reset_compiler() -> None:
     torch._dynamo.reset()
 
 
+def graph_breaks() -> dict[str, int]:
+    """Return how often each reason has broken a graph of this process, in dynamo's words.
+
+    ``torch._dynamo.utils.counters``: 2.11 to 2.15.
+    """
+    from torch._dynamo.utils import counters
+
+    return {reason.partition("\n")[0]: n for reason, n in counters["graph_break"].items()}
+
+
 # --- regional: effects, constants and compiling of pieces ---
 
 # Inductor, whose `standalone_compile` is looked up at call time, and its configuration.

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from pytest_fxregion._torch import patched_inductor_config, reset_compiler
+from pytest_fxregion._torch import graph_breaks, patched_inductor_config, reset_compiler
 from pytest_fxregion.backend import RegionalBackend
 from pytest_fxregion.call import Call, widened
 from pytest_fxregion.capture.observer import Capture
@@ -126,6 +126,7 @@ class FxRegion:
             recorded() as launches,
         ):
             compiled = torch.compile(function, backend=RegionalBackend(capture), dynamic=dynamic)
+            known_breaks = graph_breaks()
             regional = execute(
                 call,
                 run=compiled,
@@ -169,7 +170,8 @@ class FxRegion:
         )
         self.runs.append(run)
         step("")
-        self._report_lost_annotations(annotated, compilation)
+        broken = tuple(b for b, n in graph_breaks().items() if n != known_breaks.get(b))
+        self._report_lost_annotations(annotated, compilation, broken)
         return run
 
     def raises(
@@ -293,10 +295,13 @@ class FxRegion:
                 arch=self._device.arch,
             )
 
-    def _report_lost_annotations(self, annotated: AnnotatedLines, compilation: Compilation) -> None:
+    def _report_lost_annotations(
+        self, annotated: AnnotatedLines, compilation: Compilation, breaks: tuple[str, ...]
+    ) -> None:
         graphs = len(compilation.graphs)
-        lost = lost_lines(annotated, compilation.regions, graphs)
-        texts = [describe(lost, self._root, graphs)] if lost else []
+        is_whole = graphs == 1 and not breaks
+        lost = lost_lines(annotated, compilation.regions, is_whole=is_whole)
+        texts = [describe(lost, self._root, graphs, breaks)] if lost else []
         texts += compilation.losses
         if self._strict and texts:
             raise CheckError("\n".join(f"{self._test}: {text}" for text in texts))

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -61,31 +61,37 @@ class AnnotatedLines(DispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def lost_lines(watched: AnnotatedLines, regions: Iterable[Region], graph_count: int) -> list[Line]:
+def lost_lines(watched: AnnotatedLines, regions: Iterable[Region], *, is_whole: bool) -> list[Line]:
     """Return annotated lines of which nothing was compiled.
 
-    Where the function is one graph, only of blocks of which no line was: a single line may be
+    Where the function is one graph and whole, only of blocks of which no line was: a single line may be
     folded into a constant.  Where it broke into several, every line counts.
     """
     compiled = {line for region in regions for line in _lines_of(region)}
     lost: list[Line] = []
     for lines in watched.blocks.values():
         missing = [line for line in lines if line not in compiled]
-        if graph_count > 1 or len(missing) == len(lines):
+        if not is_whole or len(missing) == len(lines):
             lost += missing
     return lost
 
 
-def describe(lost: Iterable[Line], root: Path, graph_count: int) -> str:
-    """Say which annotated lines were not compiled, and what may have become of them."""
+def describe(
+    lost: Iterable[Line], root: Path, graph_count: int, breaks: Sequence[str] = ()
+) -> str:
+    """Say which annotated lines were not compiled, and what may have become of them.
+
+    ``breaks`` are the reasons for which dynamo broke graphs.
+    """
     places = ", ".join(f"{_shown(file, root)}:{line}" for file, line in lost)
-    if graph_count == 1:
+    if graph_count == 1 and not breaks:
         reason = "nothing uses its results, or the compiler took it away"
     else:
-        graphs = f"as {graph_count} graphs" if graph_count else "not at all"
+        graphs = {0: "not at all", 1: "in part"}.get(graph_count, f"as {graph_count} graphs")
+        because = f" ({'; '.join(breaks)})" if breaks else ""
         reason = (
-            f"the function was compiled {graphs}, and an annotation ends where a graph breaks: "
-            "take the break out of the annotated block"
+            f"the function was compiled {graphs}{because}, and an annotation ends where a graph "
+            "breaks: take the break out of the annotated block"
         )
     return f"annotated, but in no compiled region: {places} ({reason})"
 

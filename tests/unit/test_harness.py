@@ -210,6 +210,13 @@ def broken_in_the_block(x: Tensor) -> Tensor:
     return h.cos()
 
 
+def broken_at_the_end_of_the_block(x: Tensor) -> Tensor:
+    with annotate({"compile_with_inductor": 0}):
+        h = x.sin()
+        torch._dynamo.graph_break()
+    return h.cos()
+
+
 def unused(x: Tensor) -> Tensor:
     with annotate({"compile_with_inductor": 0}):
         x.sin()
@@ -220,6 +227,10 @@ def unused(x: Tensor) -> Tensor:
     ("function", "reason"),
     [
         (broken_in_the_block, "an annotation ends where a graph breaks"),
+        (
+            broken_at_the_end_of_the_block,
+            r"compiled in part \(Call to `torch._dynamo.graph_break\(\)`\)",
+        ),
         (unused, "nothing uses its results"),
     ],
 )
