@@ -28,6 +28,11 @@ REASONS = (
         r"_\(|\] = ",
     ),
     Reason(
+        "eager refuses: the whole is written to that was split into what is used",
+        r"in _run_eager\n[\s\S]*is a view and its base or another view of its base has been modified",
+        r"\.(chunk|split)\(",
+    ),
+    Reason(
         "nothing compiled: the graph breaks",
         r"torch\.compile made no graph of the function and ran it eagerly",
         r"Gate\.apply\((\w+), \1\)|graph_break\(\)",
