@@ -69,6 +69,8 @@ class PieceCompiler:
         trace: TracebackType | None,
     ) -> None:
         failure: Exception | None = None
+        if self._unready:
+            step("building C++ kernels")
         try:
             while self._unready and (error is None or isinstance(error, Exception)):
                 key, failures_named, wait = self._unready[0]
