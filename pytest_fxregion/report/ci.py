@@ -14,13 +14,17 @@ import pytest
 from pytest_fxregion.report import candidates
 from pytest_fxregion.report.codequality import code_quality
 from pytest_fxregion.report.github import error_annotations, step_summary
+from pytest_fxregion.snapshots import session as snapshots
 from pytest_fxregion.snapshots.files import write_atomically
 
 _PROBLEMS = pytest.StashKey[list[str]]()
 
 
 def finish(config: pytest.Config, code_quality_file: Path | None) -> None:
-    """Write the files: call once all reports are in, on the process that gathers them."""
+    """Write the files: call once all reports are in, on the process that gathers them.
+
+    After the snapshots' own end, which says what is unused.
+    """
     report = candidates.this_run(config)
     if report is None or config.option.collectonly:
         return
@@ -35,7 +39,7 @@ def finish(config: pytest.Config, code_quality_file: Path | None) -> None:
     if summary and report.tests:
         try:
             with Path(summary).open("a", encoding="utf-8", errors="replace") as file:
-                file.write(step_summary(report))
+                file.write(step_summary(report, snapshots.summary_lines(config)))
         except OSError as error:
             problems.append(f"could not write the job's summary: {error}")
 

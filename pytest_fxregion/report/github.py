@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from pytest_fxregion.report.machine import Failure, MachineReport, TestEntry
 from pytest_fxregion.report.terminal import COLUMNS, row_cells
@@ -31,14 +31,18 @@ def error_annotations(report: MachineReport, prefix: str = "") -> Iterator[str]:
         yield f"::error {where},title={title}::{_data(chr(10).join(said(failure)))}"
 
 
-def step_summary(report: MachineReport) -> str:
-    """Return the Markdown of a job's summary: what failed first, then every test's figures."""
+def step_summary(report: MachineReport, notes: Sequence[str] = ()) -> str:
+    """Return the Markdown of a job's summary: what failed first, then every test's figures.
+
+    ``notes`` are the lines of the terminal's summary about snapshots: unused, not written.
+    """
     counts = Counter(entry.outcome for entry in report.tests)
     total = ", ".join(f"{number} {outcome}" for outcome, number in sorted(counts.items()))
     head = f"### fxregion on {report.device}, torch {report.torch}\n\n{total}\n"
     parts = [head]
     size = len(head.encode())
-    for part in (*map(_failed, failures(report)), _table(report)):
+    said_of_snapshots = f"\n{_block(notes)}\n" if notes else ""
+    for part in (*map(_failed, failures(report)), said_of_snapshots, _table(report)):
         size += len(part.encode())
         if size > MOST_BYTES:
             parts.append("\nThe rest is too long for a summary; all of it is in `fxregion.json`.\n")
@@ -61,11 +65,15 @@ def said(failure: Failure) -> list[str]:
 
 def _failed(found: tuple[TestEntry, Failure]) -> str:
     entry, failure = found
-    text = "\n".join(said(failure))
-    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
     title = f"<code>{_html(entry.nodeid)}</code> {entry.outcome}"
-    block = f"{fence}text\n{text}\n{fence}"
+    block = _block(said(failure))
     return f"\n<details open><summary>{title}</summary>\n\n{block}\n\n</details>\n"
+
+
+def _block(lines: Sequence[str]) -> str:
+    text = "\n".join(lines)
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
+    return f"{fence}text\n{text}\n{fence}"
 
 
 def _table(report: MachineReport) -> str:

@@ -43,7 +43,7 @@ HELD = "# fxregion snapshot 1 | torch 0 | cpu\n\n# ==== joint ====\nas it was\n"
 def ran(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Project, Finished]:
     project = Project(tmp_path)
     project.write(TESTS)
-    for name in ("changed", "equal"):
+    for name in ("changed", "equal", "equal-old"):
         project.write({f"python/snapshots/test_docs/test_{name}@cpu.fx.txt": HELD})
     run = project.run(
         *OPTIONS,
@@ -86,6 +86,7 @@ def test_every_system_has_what_it_reads(ran: tuple[Project, Finished]) -> None:
     assert "\n2 failed, 1 passed\n" in summary
     assert words in summary
     assert "test_of_another_kind" not in summary
+    assert "unused (not used by tests/test_docs.py::test_equal, which passed): " in summary
 
     entries = json.loads((folder / "python/codequality.json").read_text(encoding="utf-8"))
     places = [(e["location"]["path"], e["location"]["lines"]["begin"]) for e in entries]

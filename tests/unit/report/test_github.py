@@ -59,6 +59,12 @@ pytest tests/test_a.py::test_a --fxregion --snapshot-update
     )
 
 
+def test_what_is_said_of_snapshots_stands_before_the_table() -> None:
+    text = step_summary(FOUND, ["unused (its test is gone): snapshots/a.fx.txt"])
+    block = "\n```text\nunused (its test is gone): snapshots/a.fx.txt\n```\n\n| test |"
+    assert block in text
+
+
 def test_what_a_test_is_called_and_says_cannot_break_the_page() -> None:
     failure = Failure("a.py", 1, ("```", "</details>"))
     odd = TestEntry("a.py::test[<b>|]", "failed", False, (FIGURES,), (), failure)
