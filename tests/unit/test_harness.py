@@ -14,6 +14,7 @@ import pytest
 import torch
 from torch import Tensor
 from torch.fx.traceback import annotate
+from torch.testing._internal.two_tensor import TwoTensor
 
 from pytest_fxregion import FxRegion
 from pytest_fxregion.device import CPU
@@ -198,6 +199,106 @@ def test_a_runs_report_shows_graphs_numbers_and_sums() -> None:
     run.check_numerics()
     for part in ("---- joint ----", "output: error", "x (float32[3]): 2 gradients"):
         assert part in run.report()
+
+
+# --- what is compared besides numbers ---
+
+
+def test_subclasses_and_arguments_in_one_memory_are_run_and_compared() -> None:
+    fxregion = harness()
+    two = TwoTensor(fxregion.randn(3), fxregion.randn(3)).requires_grad_()
+    run = fxregion(lambda x: (x * 2).sin(), two)
+    run.check()
+    assert isinstance(run.outputs, TwoTensor)
+    assert "gradient of x.b" in run.regional.values
+
+    def written(a: Tensor, b: Tensor) -> Tensor:
+        a.mul_(2)
+        return a + b
+
+    base = fxregion.randn(6)
+    run = fxregion(written, base[:4], base[2:])
+    run.check_numerics()
+    assert {"a after the call", "b after the call"} < run.regional.values.keys()
+
+
+def test_an_output_that_is_a_copy_where_eager_gives_a_view_is_a_fault() -> None:
+    def function(x: Tensor) -> Tensor:
+        view = x[1:]
+        return view.clone() if torch.compiler.is_compiling() else view
+
+    with pytest.raises(CheckError, match=r"output in the memory of x: only the eager run has it"):
+        harness()(function, torch.ones(3)).check_numerics()
+
+
+def test_another_state_of_the_generator_afterwards_is_a_fault() -> None:
+    def function(x: Tensor) -> Tensor:
+        if torch.compiler.is_compiling():
+            x = x + 0 * torch.rand(3)
+        return x + torch.rand(3) * 0
+
+    with pytest.raises(CheckError, match="random state of cpu after the call: eager gives"):
+        harness()(function, torch.ones(3)).check_numerics()
+
+
+def test_second_order_gradients_are_those_of_a_function_that_differentiates() -> None:
+    def energy(x: Tensor) -> Tensor:
+        return (x.sin() * x).sum()
+
+    fxregion = harness()
+    x = fxregion.randn(4, requires_grad=True)
+    run = fxregion(torch.func.grad(energy), x, grad_outputs=torch.ones(4))
+    run.check()
+    second = (2 * x.cos() - x * x.sin()).detach()
+    torch.testing.assert_close(run.gradients["x"], second)
+
+
+def test_a_backward_through_a_compiled_backward_is_refused_with_what_to_do() -> None:
+    def function(x: Tensor) -> Tensor:
+        (first,) = torch.autograd.grad((x.sin() * x).sum(), x, create_graph=True)
+        return first
+
+    fxregion = harness()
+    with pytest.raises(FxRegionError, match=r"gradients of gradients do not flow .*torch\.func"):
+        fxregion(function, fxregion.randn(3, requires_grad=True))
+
+
+# --- exceptions ---
+
+
+def picked(x: Tensor, number: int) -> Tensor:
+    if number < 0:
+        raise ValueError("from the front only")
+    return x[number] * 2
+
+
+def test_exceptions_of_eager_and_compiled_are_the_same() -> None:
+    fxregion = harness()
+    error = fxregion.raises(ValueError, picked, torch.ones(3), -1)
+    assert str(error) == "from the front only"
+    assert "out of bounds" in str(fxregion.raises(IndexError, picked, torch.ones(3), 7))
+    fxregion.raises(RuntimeError, torch.mm, torch.ones(2, 3), torch.ones(2, 3))
+
+
+@pytest.mark.parametrize(
+    ("expected", "function", "text"),
+    [
+        (ValueError, waves, "test_it: eager raises nothing, not ValueError"),
+        (ValueError, lambda x: x[9], "test_it: eager raises IndexError, not ValueError: index 9"),
+        (TypeError, lambda x: x + "a", "the regional run raises TorchRuntimeError, not TypeError"),
+        (
+            IndexError,
+            lambda x: x if torch.compiler.is_compiling() else x[9],
+            "test_it: the regional run raises nothing, not IndexError",
+        ),
+    ],
+)
+def test_another_exception_or_none_is_a_fault(
+    expected: type[Exception], function: Callable[..., Any], text: str
+) -> None:
+    with pytest.raises(CheckError) as raised:
+        harness().raises(expected, function, torch.ones(3))
+    assert text in str(raised.value)
 
 
 # --- annotations that come to nothing ---
