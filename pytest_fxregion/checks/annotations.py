@@ -64,8 +64,8 @@ class AnnotatedLines(DispatchMode):
 def lost_lines(watched: AnnotatedLines, regions: Iterable[Region], *, is_whole: bool) -> list[Line]:
     """Return annotated lines of which nothing was compiled.
 
-    Where the function is one graph and whole, only of blocks of which no line was: a single line may be
-    folded into a constant.  Where it broke into several, every line counts.
+    Where the function is one whole graph, only of blocks of which no line was: a single line may be
+    folded into a constant.  Where it broke, every line counts.
     """
     compiled = {line for region in regions for line in _lines_of(region)}
     lost: list[Line] = []
@@ -76,9 +76,7 @@ def lost_lines(watched: AnnotatedLines, regions: Iterable[Region], *, is_whole: 
     return lost
 
 
-def describe(
-    lost: Iterable[Line], root: Path, graph_count: int, breaks: Sequence[str] = ()
-) -> str:
+def describe(lost: Iterable[Line], root: Path, graph_count: int, breaks: Sequence[str] = ()) -> str:
     """Say which annotated lines were not compiled, and what may have become of them.
 
     ``breaks`` are the reasons for which dynamo broke graphs.

@@ -29,7 +29,7 @@ REASONS = (
     ),
     Reason(
         "eager refuses: the whole is written to that was split into what is used",
-        r"in _run_eager\n[\s\S]*is a view and its base or another view of its base has been modified",
+        r"in _run_eager\n[\s\S]*a view and its base or another view of its base has been modified",
         r"\.(chunk|split)\(",
     ),
     Reason(

@@ -330,7 +330,7 @@ def unused(x: Tensor) -> Tensor:
         (broken_in_the_block, "an annotation ends where a graph breaks"),
         (
             broken_at_the_end_of_the_block,
-            r"compiled in part \(Call to `torch._dynamo.graph_break\(\)`\)",
+            r"compiled not at all \(Call to `torch._dynamo.graph_break\(\)`\)",
         ),
         (unused, "nothing uses its results"),
     ],
