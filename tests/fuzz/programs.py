@@ -124,6 +124,7 @@ _IMPORTS = (
     ("torch", "import torch"),
     ("F.", "import torch.nn.functional as F"),
     ("annotate(", "from torch.fx.traceback import annotate"),
+    (" region(", "from pytest_fxregion import region"),
     ("checkpoint(", "from torch.utils.checkpoint import checkpoint"),
     ("CheckpointPolicy", "from torch.utils.checkpoint import CheckpointPolicy"),
     (
@@ -331,17 +332,25 @@ _CONFIGS = (
     '{"max_fusion_size": 1}',
     '{"split_reductions": False}',
 )
-ANNOTATIONS = (
-    '{"compile_with_inductor": 0}',
-    '{"compile_with_inductor": "yes"}',
-    '{"compile_with_inductor": {"inductor_region": "a"}}',
-    '{"compile_with_inductor": {"inductor_region": "b"}}',
-    '{"compile_with_inductor": {"inductor_region": 1}}',
-    '{"compile_with_inductor": None}',
-    '{"compile_with_inductor": False}',
-    '{"stage": 1}',
-    *(f'{{"compile_with_inductor": {{"inductor_configs": {configs}}}}}' for configs in _CONFIGS),
-    f'{{"compile_with_inductor": {{"inductor_region": "a", "inductor_configs": {_CONFIGS[0]}}}}}',
+_VALUES = (
+    "0",
+    '"yes"',
+    '{"inductor_region": "a"}',
+    '{"inductor_region": "b"}',
+    '{"inductor_region": 1}',
+    "None",
+    "False",
+    *(f'{{"inductor_configs": {configs}}}' for configs in _CONFIGS),
+    f'{{"inductor_region": "a", "inductor_configs": {_CONFIGS[0]}}}',
+)
+SCOPES = (
+    *(f'annotate({{"compile_with_inductor": {value}}})' for value in _VALUES),
+    'annotate({"stage": 1})',
+    "region()",
+    'region("a")',
+    f'region("b", configs={_CONFIGS[1]})',
+    "region(False)",
+    'region("a", stage=2)',
 )
 _CHECKPOINTS = (
     "use_reentrant=False",
@@ -606,7 +615,7 @@ class _Drawing:
         )
         result = next((v for v in reversed(inner.values) if v.shape == x.shape), x)
         if with_annotation:
-            body = (Block(f"with annotate({self.one_of(ANNOTATIONS)}):", body),)
+            body = (Block(f"with {self.one_of(SCOPES)}:", body),)
         self.budget -= 1
         define = Block(f"def {function}({x.name}):", (*body, Line(f"return {result.name}")))
         first = self.let(f"{function}({x.name})", x.shape, x)
@@ -617,8 +626,7 @@ class _Drawing:
         return Block('with torch.autocast("cuda", torch.bfloat16):', self.statements(depth + 1))
 
     def _annotated(self, depth: int) -> Statement:
-        annotation = self.one_of(ANNOTATIONS)
-        return Block(f"with annotate({annotation}):", self.statements(depth + 1))
+        return Block(f"with {self.one_of(SCOPES)}:", self.statements(depth + 1))
 
     def _no_grad(self, depth: int) -> Statement:
         inner = replace(self, without_grad=True)
