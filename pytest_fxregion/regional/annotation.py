@@ -48,6 +48,7 @@ class AnnotationReader:
     def __init__(self) -> None:
         self._uncommon: list[object] = []
         self._read: dict[int, Annotation] = {}
+        self._equal: dict[Hashable, Annotation] = {}
         self._alive: list[object] = []
 
     def read(self, node: Node) -> Annotation | None:
@@ -73,22 +74,28 @@ class AnnotationReader:
         return self._read[id(value)]
 
     def _mapping(self, value: Mapping[object, object], node: Node) -> Annotation:
-        for key in value:
-            if key in (REGION_KEY, CONFIGS_KEY) or not isinstance(key, str):
+        for name in value:
+            if name in (REGION_KEY, CONFIGS_KEY) or not isinstance(name, str):
                 continue
-            near = difflib.get_close_matches(key, (REGION_KEY, CONFIGS_KEY), 1, _TYPO_CUTOFF)
+            near = difflib.get_close_matches(name, (REGION_KEY, CONFIGS_KEY), 1, _TYPO_CUTOFF)
             if near:
                 raise AnnotationError(
-                    f"{source_of(node) or node.name}: {ANNOTATION_KEY!r} has the key {key!r}; "
+                    f"{source_of(node) or node.name}: {ANNOTATION_KEY!r} has the key {name!r}; "
                     f"did you mean {near[0]!r}?"
                 )
         configs = checked_configs(value.get(CONFIGS_KEY), source_of(node) or node.name)
-        config_key = frozenset((name, self.key_of(item)) for name, item in configs.items())
-        if REGION_KEY not in value:
-            return Annotation((DEFAULT_LABEL, config_key), DEFAULT_LABEL, configs, config_key)
-        region = value[REGION_KEY]
-        label = _ADDRESS.sub("", repr(region))
-        return Annotation(("id", self.key_of(region), config_key), label, configs, config_key)
+        config_key = _NO_CONFIGS
+        if configs:
+            config_key = frozenset((k, self.key_of(item)) for k, item in configs.items())
+        key: Hashable = (DEFAULT_LABEL, config_key)
+        if REGION_KEY in value:
+            key = ("id", self.key_of(value[REGION_KEY]), config_key)
+        if key not in self._equal:
+            label = DEFAULT_LABEL
+            if REGION_KEY in value:
+                label = _ADDRESS.sub("", repr(value[REGION_KEY]))
+            self._equal[key] = Annotation(key, label, configs, config_key)
+        return self._equal[key]
 
     def key_of(self, value: object) -> Hashable:
         """Make a hashable stand-in; 1, True and 1.0 have different ones."""
@@ -110,7 +117,8 @@ class AnnotationReader:
         return (kind, value)
 
 
-_DEFAULT = Annotation((DEFAULT_LABEL, frozenset()), DEFAULT_LABEL, {}, frozenset())
+_NO_CONFIGS: frozenset[Hashable] = frozenset()
+_DEFAULT = Annotation((DEFAULT_LABEL, _NO_CONFIGS), DEFAULT_LABEL, {}, _NO_CONFIGS)
 
 
 def checked_configs(configs: object, where: str) -> dict[str, object]:
