@@ -154,7 +154,7 @@ def _annotate(scope: _Entered) -> None:
     """Annotate what the tracer appended since the scope was entered."""
     graph = scope.tracer.graph
     start = scope.last
-    while start is not None and start._erased:
+    while start is not None and start.prev.next is not start:  # it was erased meanwhile
         start = start.prev
     for node in reversed(graph.nodes):
         if node is start:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, fx
-from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
 from torch.fx.traceback import annotate, preserve_node_meta
 
 from pytest_fxregion import AnnotationError, region
@@ -134,6 +134,26 @@ def test_scopes_reach_a_joint_graphs_backward() -> None:
     found = annotated(joint_graph(lambda x: decorated(x).exp(), leaf(2)))
     assert dict(found)["cos"] == {**named("whole"), "owner": "me"}
     assert dict(found)["exp"] is None
+
+
+def test_a_node_that_is_erased_in_the_scope_does_not_matter() -> None:
+    def function(x: Tensor) -> Tensor:
+        x.exp()
+        unused = x.tan()
+        with region("r"):
+            x = x.sin()
+            mode = get_proxy_mode()
+            assert mode is not None
+            graph = mode.tracer.graph
+            graph.erase_node(next(n for n in graph.nodes if n.name == "tan"))
+            del unused
+        return x.cos()
+
+    assert under_make_fx(function, torch.ones(2)) == [
+        ("exp", None),
+        ("sin", named("r")),
+        ("cos", None),
+    ]
 
 
 def test_torchs_own_scopes_nest_with_ours() -> None:
