@@ -32,14 +32,18 @@ TESTS = """\
 HELD = "# fxregion snapshot 1 | torch 0 | cpu\n\n# ==== joint ====\nas it was\n"
 
 
+# Others take longer to load than a run.
+PLUGINS = ("-p", "xdist.plugin", "-p", "syrupy", "-p", "pytest_fxregion.plugin")
+ALONE = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "COLUMNS": "120", "TERM": "xterm"}
+
+
 def on_a_terminal(project: Project, *arguments: str) -> Finished:
     """Run pytest as if typed into a terminal of 120 columns; the text is all that was written."""
     ours, its = pty.openpty()
-    environment = {**clean_environment(), "PYTHONPATH": str(SOURCE_TREE), "COLUMNS": "120"}
     process = subprocess.Popen(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:randomly", *arguments],
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *PLUGINS, *arguments],
         cwd=project.folder,
-        env={**environment, "TERM": "xterm"},
+        env={**clean_environment(), "PYTHONPATH": str(SOURCE_TREE), **ALONE},
         stdin=its,
         stdout=its,
         stderr=its,
@@ -148,7 +152,7 @@ def test_elsewhere_there_are_neither_steps_nor_colours(tmp_path: Path) -> None:
                 """,
         }
     )
-    run = project.run("--fxregion", "--fxregion-device=cpu", "-v")
+    run = project.run(*PLUGINS, "--fxregion", "--fxregion-device=cpu", "-v", env=ALONE)
     assert run.code == 0, run.text
     assert "\x1b" not in run.text
     assert "\b" not in run.text

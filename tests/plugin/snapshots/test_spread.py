@@ -63,6 +63,7 @@ def test_workers_in_copies_of_the_project_write_into_the_project(
     assert (run.status, suite.files()) == (0, {k: v.replace("1", "2") for k, v in FILES.items()})
 
 
+@pytest.mark.parametrize("workers", ["copied before"], indirect=True)
 def test_workers_in_copies_leave_their_candidates_with_the_project(
     suite: Project, workers: list[str]
 ) -> None:
