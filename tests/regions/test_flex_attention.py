@@ -26,6 +26,8 @@ def attention(q, k, v, block_mask):
 
 
 def qkv(fxregion):
+    if fxregion.device.type == "cpu":
+        pytest.skip("torch has no backward of FlexAttention for the CPU")
     return tuple(fxregion.randn(1, 1, LENGTH, WIDTH, requires_grad=True) for _ in range(3))
 
 

@@ -386,7 +386,12 @@ def test_on_distributed_tensors() -> None:
     "value",
     [
         pytest.param(torch.eye(3).to_sparse(), id="sparse_coo"),
-        pytest.param(torch.eye(3).to_sparse_csr(), id="sparse_csr"),
+        # torch 2.15 gives it a type, which here does not depend on the version.
+        *(
+            [pytest.param(torch.eye(3).to_sparse_csr(), id="sparse_csr")]
+            if torch.__version__ < (2, 15)  # type: ignore[operator]
+            else []
+        ),
         pytest.param(torch.nn.Parameter(torch.ones(3)), id="parameter"),
         pytest.param(
             torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged),

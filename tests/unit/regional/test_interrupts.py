@@ -48,9 +48,14 @@ def handlers() -> Iterator[None]:
     def timed_out(*_: Any) -> None:
         raise TimedOut
 
-    before = signal.signal(signal.SIGALRM, timed_out)
+    before = {
+        signal.SIGALRM: signal.signal(signal.SIGALRM, timed_out),
+        # A shell's background job ignores it.
+        signal.SIGINT: signal.signal(signal.SIGINT, signal.default_int_handler),
+    }
     yield
-    signal.signal(signal.SIGALRM, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def free_locks(folder: Path) -> bool:
