@@ -175,7 +175,8 @@ def test_nodes_renamed_by_annotation_keep_their_text(fxregion):
         if name is not None:
             node._rename(name)
     renamed.recompile()
-    assert 'scores: "f32[3, 4][4, 1]cuda:0" = torch.ops.aten.mm.default(' in render(renamed)
+    kind = f'"f32[3, 4][4, 1]{fxregion.device}"'
+    assert f"scores: {kind} = torch.ops.aten.mm.default(" in render(renamed)
 
 
 def test_annotated_function(fxregion):
