@@ -33,7 +33,7 @@ def test_a_suite_that_passed_opens_with_its_figures(driven: Driven, nothing_fail
 
 def test_words_lead_to_the_line_that_changed(driven: Driven, suite: Path) -> None:
     driven.open(suite)
-    driven.page.locator(".words").get_by_role("button", name="cos").first.click()
+    driven.page.locator(".words").get_by_role("link", name="cos").first.click()
     active = driven.page.locator('.sides .row[aria-selected="true"]')
     assert "aten.cos.default" in active.inner_text()
     assert active.locator(".gone mark").inner_text() == "sin"
@@ -193,6 +193,8 @@ def test_tests_are_opened_by_keys_alone(driven: Driven, suite: Path) -> None:
     assert driven.page.get_by_role("tab", name="Regions").get_attribute("aria-selected") == "true"
     driven.press("o")
     assert driven.page.get_by_role("heading", name="1 test failed").is_visible()
+    driven.page.locator(".failures").get_by_role("link").click()
+    assert "test_block" in driven.title
 
 
 def test_help_lists_the_keys_and_closes(driven: Driven, suite: Path) -> None:
@@ -312,6 +314,19 @@ def test_at_400_pixels_the_list_of_tests_is_a_page_of_its_own(
     telephone.page.get_by_role("listbox", name="Tests").get_by_role("option").first.click()
     assert not side.is_visible()
     assert "test_case[7]" in telephone.title
+
+
+def test_at_400_pixels_a_runs_figures_are_below_its_name(telephone: Driven, suite: Path) -> None:
+    telephone.open(suite)
+    telephone.press("o")
+    row = telephone.page.locator(".figure").nth(1)
+    title, *cells = [
+        row.locator(part).nth(at).bounding_box()
+        for part, at in ((".title", 0), *((".cell", at) for at in range(5)))
+    ]
+    assert all(cell["y"] >= title["y"] + title["height"] - 1 for cell in cells)
+    assert len({cell["y"] for cell in cells}) == 1
+    assert all(box["width"] > 40 for box in (title, *cells))
 
 
 def test_at_400_pixels_sides_of_a_difference_are_below_each_other(

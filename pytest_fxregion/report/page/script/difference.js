@@ -100,7 +100,7 @@ class FailureView {
       const name = part.slice(1, -1);
       return this.placeOf(name) === null
         ? make("code", {}, name)
-        : button(name, () => this.find(name), { class: "way" });
+        : wayTo(name, () => this.find(name));
     });
   }
 

@@ -21,6 +21,21 @@ const draw = (tag, attributes = {}, ...children) =>
 const button = (text, onclick, attributes = {}) =>
   make("button", { type: "button", onclick, ...attributes }, text);
 
+// A way to somewhere else in the page, in the midst of text.
+const wayTo = (text, go, href = "#") =>
+  make(
+    "a",
+    {
+      class: "way",
+      href,
+      onclick: (event) => {
+        event.preventDefault();
+        go();
+      },
+    },
+    text,
+  );
+
 // `choices` are [value, text] pairs; exactly one is pressed.
 const choice = (label, choices, chosen, onchoose) =>
   make(

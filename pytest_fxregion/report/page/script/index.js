@@ -29,6 +29,9 @@ const KEYS = {
   region: (test, value) => test.regions.some((label) => unquoted(label).toLowerCase() === value),
 };
 
+// The part of the page's address that opens what it names.
+const addressOf = (parts) => `#${new URLSearchParams(parts)}`;
+
 const unquoted = (label) => label.replace(/^(['"])(.*)\1$/, "$2");
 
 const matcher = (query) => {

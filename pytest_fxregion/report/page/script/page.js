@@ -282,15 +282,15 @@ class Shell {
 
   remember(push) {
     const { test, tab, run, graph, stage } = this.at;
-    const address = new URLSearchParams();
+    const parts = {};
     if (test !== null) {
-      address.set("test", INDEX.tests[test].nodeid);
-      if (tab) address.set("tab", tab);
-      if (run) address.set("run", run);
-      if (graph) address.set("graph", graph);
-      if (stage && tab === "graphs") address.set("stage", stage);
+      parts.test = INDEX.tests[test].nodeid;
+      if (tab) parts.tab = tab;
+      if (run) parts.run = run;
+      if (graph) parts.graph = graph;
+      if (stage && tab === "graphs") parts.stage = stage;
     }
-    const text = `#${address}`;
+    const text = addressOf(parts);
     if (text === location.hash || (text === "#" && !location.hash)) return;
     history[push ? "pushState" : "replaceState"](null, "", text);
   }

@@ -198,7 +198,7 @@ class Overview {
               make(
                 "li",
                 {},
-                button(test.title, () => open(test.place), { class: "way" }),
+                wayTo(test.title, () => open(test.place), addressOf({ test: test.nodeid })),
                 make("span", { class: "dim" }, test.file),
                 make("p", {}, quoted(test.headline)),
               ),
