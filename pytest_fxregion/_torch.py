@@ -16,6 +16,7 @@ import typing
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import fx
@@ -330,6 +331,15 @@ def without_second_remat() -> AbstractContextManager[None]:
 
     name = "remat_using_tags_for_fwd_loss_bwd_graph"  # since 2.12
     return config.patch({name: False}) if hasattr(config, name) else nullcontext()
+
+
+def without_second_tensorify() -> AbstractContextManager[object]:
+    """A scope in which a nested compile leaves floats that are made of sizes what they are.
+
+    The pass asks for each symbol as an input of its own, as dynamo's graphs have it and pieces do
+    not.  ``tensorify_python_scalars``: 2.11 to 2.15.
+    """
+    return patch.object(joint_compile, "tensorify_python_scalars", lambda *_: None)
 
 
 def without_node_metadata() -> AbstractContextManager[None]:
