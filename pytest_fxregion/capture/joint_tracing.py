@@ -17,6 +17,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.traceback import preserve_node_meta
 
 from pytest_fxregion._torch import current_tracer, has_gradient_edge
+from pytest_fxregion.passes.checkpoints import number_checkpoints
 from pytest_fxregion.passes.gradient_accumulation import AccumulationRecorder, tag_accumulations
 from pytest_fxregion.passes.metadata import BACKWARD, SIDE, copy_forward_metadata
 
@@ -38,6 +39,7 @@ def trace_joint(
         graph: fx.GraphModule = make_fx(function, tracing_mode=tracing_mode)(*args)
     tag_accumulations(graph)
     copy_forward_metadata(graph)
+    number_checkpoints(graph)
     return graph
 
 

@@ -19,6 +19,7 @@ from torch import fx
 
 from pytest_fxregion._torch import joint_capture, joint_compile
 from pytest_fxregion.capture.streams import only_numbered_streams
+from pytest_fxregion.passes.checkpoints import number_checkpoints
 from pytest_fxregion.passes.gradient_accumulation import AccumulationRecorder, tag_accumulations
 from pytest_fxregion.passes.metadata import copy_forward_metadata
 from pytest_fxregion.passes.replacements import replacements_annotated
@@ -47,6 +48,7 @@ def joint_graph_passes() -> Iterator[None]:
     def after_tracing(joint_graph: fx.GraphModule) -> None:
         tag_accumulations(joint_graph)
         copy_forward_metadata(joint_graph)
+        number_checkpoints(joint_graph)
 
     def annotated_tensorify(graph: fx.GraphModule, *args: Any) -> None:
         with replacements_annotated(graph.graph):
