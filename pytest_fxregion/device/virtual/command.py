@@ -30,11 +30,14 @@ def run(chosen: argparse.Namespace) -> int:
     Raises :class:`~pytest_fxregion.errors.DeviceError` where there can be no virtual device, or no
     such script.
     """
+    if not chosen.script.is_file():
+        raise DeviceError(f"there is no script {chosen.script}")
+    if chosen.arch not in virtual.ARCHITECTURES:
+        known = ", ".join(sorted(virtual.ARCHITECTURES))
+        raise DeviceError(f"--arch={chosen.arch}: not one of {known}")
     missing = virtual.unavailable()
     if missing is not None:
         raise DeviceError(missing)
-    if not chosen.script.is_file():
-        raise DeviceError(f"there is no script {chosen.script}")
     virtual.load(lambda line: print(line, file=sys.stderr, flush=True))
     sys.argv = [str(chosen.script), *chosen.arguments]
     with virtual.activate(chosen.arch):
