@@ -153,7 +153,7 @@ class PieceCompiler:
             tracing_with(mode),
             without_node_metadata(),
             without_second_remat(),
-            nullcontext() if any(_is_float(o) for o in operands) else without_second_tensorify(),
+            without_second_tensorify(),
             only_numbered_streams(body),
         ):
             waiting: list[Callable[[], None]] = []
@@ -223,10 +223,6 @@ def _failures_named(about: str, body: GraphModule, configs: Mapping[str, object]
         if script is not None:
             named.add_note(f"The region by itself:\n\n{script}")
         raise named from error
-
-
-def _is_float(value: object) -> bool:
-    return isinstance(value, torch.SymFloat)
 
 
 def _is_on_cpu(body: GraphModule) -> bool:
