@@ -19,7 +19,7 @@ from torch.utils.checkpoint import (
 from pytest_fxregion import CheckError, RegionRun, SavedValue, region
 from pytest_fxregion._torch import reset_compiler
 from pytest_fxregion.checks.memory import parse_bytes, too_much_saved
-from pytest_fxregion.errors import OptionError
+from pytest_fxregion.errors import FxRegionWarning, OptionError
 from pytest_fxregion.harness import only_torchs_own_trace
 from tests.unit.checks.running import run_of
 
@@ -203,6 +203,26 @@ def test_without_the_fixture_too_the_mask_is_drawn_again_as_it_was() -> None:
     dropped = y == 1
     assert 10 < int(dropped.sum()) < 54
     assert torch.equal(x.grad == 0, dropped)
+
+
+def test_what_is_drawn_again_is_left_out_of_its_region_and_a_warning_names_it() -> None:
+    def function(x: Tensor) -> Tensor:
+        def inner(t: Tensor) -> Tensor:
+            with region():
+                t = torch.nn.functional.dropout(t, 0.5)
+            return t.exp()
+
+        y: Tensor = checkpoint(inner, x, use_reentrant=False)
+        return y
+
+    with pytest.warns(FxRegionWarning) as warned:
+        run = run_of(function, leaf(8))
+    named = [str(w.message) for w in warned if "checkpointing draws again" in str(w.message)]
+    assert len(named) == 1
+    assert named[0].startswith("test_it: `run_and_save_rng_state` (test_memory.py:")
+    assert run.notes == (named[0].removeprefix("test_it: "),)
+    assert {r.kind for r in run.regions} == {"backward"}
+    run.check_numerics()
 
 
 @pytest.mark.skipif(
