@@ -20,7 +20,7 @@ class Model(torch.nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         with annotated({"compile_with_inductor": {"inductor_region": "r"}}):
-            h = self.linear(x).sin() * 2
+            h: torch.Tensor = self.linear(x).sin() * 2
         return h.cos()
 
 
