@@ -32,6 +32,7 @@ from pytest_fxregion.checks.gradient_accumulation import (
     uncached_autocast,
     unfolded_checkpoints,
 )
+from pytest_fxregion.checks.numerics import Tolerance
 from pytest_fxregion.checks.outside import results_outside
 from pytest_fxregion.checks.roundings import Samples
 from pytest_fxregion.checks.traced_accumulations import Tracked
@@ -280,7 +281,9 @@ class FxRegion:
             for script in script_files(self._artifacts / script_name(self._test, name)):
                 script.unlink(missing_ok=True)
 
-    def _explain(self, again: Again, name: str | None, is_wrong: IsWrong) -> str:
+    def _explain(
+        self, again: Again, name: str | None, is_wrong: IsWrong, tolerance: Tolerance | None
+    ) -> str:
         """Say which region makes the results wrong, and with which command it can be seen."""
         scripts = None
         if self._artifacts is not None:
@@ -293,6 +296,7 @@ class FxRegion:
                 root=self._root,
                 scripts=scripts,
                 arch=self._device.arch,
+                tolerance=tolerance,
             )
 
     def _report_lost_annotations(

@@ -54,7 +54,7 @@ class RegionRun:
     outside: frozenset[str]
     eager_again: Callable[[], Mapping[str, Any]]
     samples: numerics.Sampler
-    explain: Callable[[IsWrong], str]
+    explain: Callable[[IsWrong, numerics.Tolerance | None], str]
     tracked: Tracked
     provenance: str
     stages: tuple[str, ...]
@@ -170,7 +170,7 @@ class RegionRun:
             lines = "\n".join(f"  {difference}" for difference in wrong)
             raise CheckError(
                 f"{self._where}: the compiled regions do not compute what eager does\n{lines}\n"
-                + self.explain(lambda values: any(d.problem for d in compared(values)))
+                + self.explain(lambda values: any(d.problem for d in compared(values)), tolerance)
             )
 
     def check_gradient_accumulation(self) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pytest_fxregion.checks.culprit.finding import Source
 from pytest_fxregion.checks.culprit.search import IsWrong, find, script_files
+from pytest_fxregion.checks.numerics import Tolerance
 from pytest_fxregion.execution import Again
 from pytest_fxregion.snapshots.names import encode_extra, encode_test
 
@@ -23,16 +24,18 @@ def explain(
     root: Path,
     scripts: Path | None,
     arch: str | None,
+    tolerance: Tolerance | None,
 ) -> str:
     """Say which regions make the results of a call wrong.
 
-    ``is_wrong`` judges the named values of a run.  ``scripts`` is the file of the first script,
+    ``is_wrong`` judges the named values of a run; ``tolerance`` is what it judges by, if not by the
+    rule.  ``scripts`` is the file of the first script,
     None for none; the last line is the command that runs it.  What goes wrong in the search is
     said, and raises nothing: the results are wrong all the same.
     """
     source = Source(test, root, scripts, arch)
     try:
-        return find(again, is_wrong, source).text(source)
+        return find(again, is_wrong, source, tolerance).text(source)
     except Exception as error:  # the search compiles and runs whatever the user's function does
         return f"which region it is was not found: {type(error).__name__}: {error}"
 

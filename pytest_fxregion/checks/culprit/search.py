@@ -36,6 +36,7 @@ from pytest_fxregion.checks.culprit.script import Script, write_script
 from pytest_fxregion.checks.culprit.shrink import Part, shrink
 from pytest_fxregion.checks.culprit.trial import differences
 from pytest_fxregion.checks.difference import Difference
+from pytest_fxregion.checks.numerics import Tolerance
 from pytest_fxregion.execution import Again
 from pytest_fxregion.regional.repro import holds_objects
 
@@ -60,8 +61,11 @@ def _compiled(again: Again) -> Iterator[tuple[Callable[[], Mapping[str, Any]], C
         reset_compiler()
 
 
-def find(again: Again, is_wrong: IsWrong, source: Source) -> Finding:
-    """Return the wrong pieces, each with a script in a file of its own."""
+def find(again: Again, is_wrong: IsWrong, source: Source, tolerance: Tolerance | None) -> Finding:
+    """Return the wrong pieces, each with a script in a file of its own.
+
+    ``tolerance`` is the test's, where it takes the place of the rule.
+    """
     with _compiled(again) as (run, capture):
         first = run()
         compilation = capture.result()
@@ -94,7 +98,7 @@ def find(again: Again, is_wrong: IsWrong, source: Source) -> Finding:
             with in_eager(p for p in pieces if p not in together), operands_recorded(piece) as seen:
                 run()
             same = tuple(p for p in pieces if p is not piece and p.artifact is piece.artifact)
-            found = _taken_apart(piece, seen[0] if seen else None, source, number)
+            found = _taken_apart(piece, seen[0] if seen else None, source, number, tolerance)
             culprits.append(replace(found, with_it=tuple(others), same_code=same))
     ended = "there may be more wrong regions: the search ends here"
     return Finding(tuple(culprits), ended if len(sets) == _MOST_CULPRITS else None, several)
@@ -121,13 +125,17 @@ def _wrong_sets(
 
 
 def _taken_apart(
-    piece: CompiledPiece, operands: Sequence[object] | None, source: Source, number: int
+    piece: CompiledPiece,
+    operands: Sequence[object] | None,
+    source: Source,
+    number: int,
+    tolerance: Tolerance | None,
 ) -> Culprit:
     """Find the smallest part of a piece that differs, and write the script of it."""
     configs = piece.region.configs
 
     def differing(part: Part) -> Sequence[Difference]:
-        return differences(part, configs)
+        return differences(part, configs, tolerance)
 
     part = None
     if operands is not None:

@@ -12,15 +12,17 @@ from pytest_fxregion.call import widened
 from pytest_fxregion.checks.culprit.pieces import copied
 from pytest_fxregion.checks.culprit.shrink import Part
 from pytest_fxregion.checks.difference import Difference
-from pytest_fxregion.checks.numerics import compare
+from pytest_fxregion.checks.numerics import Tolerance, compare
 from pytest_fxregion.checks.roundings import Samples
 
 
-def differences(part: Part, configs: Mapping[str, object]) -> tuple[Difference, ...]:
+def differences(
+    part: Part, configs: Mapping[str, object], tolerance: Tolerance | None
+) -> tuple[Difference, ...]:
     """Return the results that differ; none if the part cannot be compiled or run by itself.
 
     Compiled by ``torch.compile`` as the script that shows the difference does it, under the
-    region's ``configs``.
+    region's ``configs``, and compared as the run is: by the rule, or with the test's tolerance.
     """
     try:
         eager = _run(part.module, part.inputs)
@@ -28,7 +30,7 @@ def differences(part: Part, configs: Mapping[str, object]) -> tuple[Difference, 
     except Exception:  # whatever a part may raise: it shows no difference
         return ()
     samples = Samples(lambda: _run(part.module, part.inputs), seed=0)
-    found = compare(eager, compiled, _reference(part), samples=samples)
+    found = compare(eager, compiled, _reference(part), samples=samples, tolerance=tolerance)
     return tuple(difference for difference in found if difference.problem is not None)
 
 

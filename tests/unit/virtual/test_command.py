@@ -1,4 +1,4 @@
-"""What ``python -m pytest_fxregion virtual`` refuses; that it runs scripts is tested on the device."""
+"""What ``python -m pytest_fxregion virtual`` refuses; on_device_culprit.py has it run scripts."""
 
 from __future__ import annotations
 

@@ -114,6 +114,13 @@ def test_pieces_that_are_wrong_only_together_are_named_together(planted: Any) ->
     )
 
 
+def test_parts_are_held_to_the_tests_own_tolerance(planted: Any) -> None:
+    planted(scaled(1 + 2e-7))
+    text = failure(products, leaf(3).detach(), leaf(3).detach(), exact=True)
+    assert "aten.mul.Tensor" in text
+    assert "by itself" not in text.partition("smallest part")[0]
+
+
 def test_both_directions_are_searched(planted: Any) -> None:
     planted(with_another(aten.sin.default, aten.cos.default))
 
