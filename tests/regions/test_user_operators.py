@@ -1,5 +1,6 @@
 """Operators that a program brings along: Triton kernels, custom ops, autograd Functions."""
 
+import pytest
 import torch
 import triton
 import triton.language as tl
@@ -78,6 +79,13 @@ class StraightThrough(torch.autograd.Function):
         return gradient, (gradient / scale).sum()
 
 
+@pytest.fixture
+def runs_triton(fxregion):
+    if fxregion.device.type == "cpu":
+        pytest.skip("Triton has no kernels for the CPU")
+
+
+@pytest.mark.usefixtures("runs_triton")
 def test_triton_kernel_in_a_region(fxregion):
     def model(x, y):
         with annotate({"compile_with_inductor": 0}):
@@ -90,6 +98,7 @@ def test_triton_kernel_in_a_region(fxregion):
     assert any("scaled_add_kernel" in kernel.name for kernel in run.kernels)
 
 
+@pytest.mark.usefixtures("runs_triton")
 def test_triton_operator_with_gradient(fxregion):
     def model(x, y):
         with annotate({"compile_with_inductor": 0}):
