@@ -33,7 +33,7 @@ is_loaded = loader.is_loaded
 def load(progress: Callable[[str], None] | None = None) -> None:
     """Bring the device into this process; before torch is imported.  It stays inactive.
 
-    Builds the native library if this torch has none yet (about 25 s, told to ``progress`` in one
+    Builds the native library if this torch has none yet (about 30 s, told to ``progress`` in one
     line) and imports torch.  Raises :class:`~pytest_fxregion.errors.DeviceError` with the reason
     and the compiler's command when that cannot be done.
     """

@@ -81,7 +81,7 @@ def library_path(torch: Path, command: list[str], folder: Path) -> Path:
 
 
 def build(progress: Callable[[str], None] | None = None) -> Path:
-    """Path of the library, built first if this torch has none yet (about 25 s on two cores).
+    """Path of the library, built first if this torch has none yet (about 30 s on two cores).
 
     ``progress`` gets one line when, and only when, something is built; standard error by default.
     Several processes may call this at once: one builds, the others wait for it.  Raises
@@ -101,7 +101,7 @@ def build(progress: Callable[[str], None] | None = None) -> Path:
     with _locked(folder / f"{library.stem}.lock"):
         if not library.exists():
             say = progress if progress is not None else _say_on_stderr
-            say("fxregion: building the virtual CUDA device for this torch (once, about 25 s)")
+            say("fxregion: building the virtual CUDA device for this torch (once, about 30 s)")
             _compile(torch, command, library)
     return library
 
