@@ -139,13 +139,17 @@ def operators(run: RegionRun, names: Any) -> set[str]:
     }
 
 
+# torch 2.11 saves what the outer call hands to the inner one.
+OF_THE_OUTER_CALL: set[str] = set() if torch.__version__.startswith("2.11.") else {"mm"}
+
+
 @pytest.mark.parametrize(
     ("function", "again"),
     [
         (reentrant, {"mm", "sin", "exp"}),
         (non_reentrant, {"mm", "sin", "exp"}),
         (selective, {"sin", "exp"}),
-        (nested, {"mm", "sin", "exp", "cos", "tanh"}),
+        (nested, {"sin", "exp", "cos", "tanh"} | OF_THE_OUTER_CALL),
     ],
 )
 def test_what_a_checkpointed_call_computes_again(
