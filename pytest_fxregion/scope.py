@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 import torch
 from torch.fx.traceback import annotate, get_current_meta
 
+from pytest_fxregion._torch_frames import never_compiled_alone
 from pytest_fxregion.errors import AnnotationError
 
 if TYPE_CHECKING:
@@ -60,6 +61,10 @@ def region(
         return annotate(_annotation(id, configs, custom))  # type: ignore[return-value]
     _check(id, configs, custom)
     return Scope(_annotation(id, configs, custom))
+
+
+# Compiled by itself it would return what dynamo cannot bring back from a graph: an `annotate`.
+never_compiled_alone(region)  # type: ignore[arg-type]
 
 
 def _annotation(

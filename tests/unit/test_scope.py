@@ -53,6 +53,20 @@ def under_dynamo(function: Callable[..., Any], *args: Tensor) -> list[tuple[str,
     return graph
 
 
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_graph_may_break_inside_of_the_scope(dynamic: bool) -> None:
+    def function(x: Tensor) -> Tensor:
+        with region("a", configs={"epilogue_fusion": False}, stage=2):
+            x = x.sin()
+            torch._dynamo.graph_break()
+            return x * 2
+
+    reset_compiler()
+    with only_torchs_own_trace():
+        compiled = torch.compile(function, backend="eager", dynamic=dynamic)
+        assert torch.equal(compiled(torch.ones(2)), torch.ones(2).sin() * 2)
+
+
 def under_export(function: Callable[..., Any], *args: Tensor) -> list[tuple[str, Any]]:
     class Model(torch.nn.Module):
         def forward(self, *values: Tensor) -> Any:
