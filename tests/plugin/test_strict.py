@@ -52,7 +52,7 @@ def suite(pytester: pytest.Pytester) -> pytest.Pytester:
 
 
 def test_a_block_that_came_to_nothing_is_a_warning_with_its_line(suite: pytest.Pytester) -> None:
-    result = suite.runpytest_subprocess("--fxregion", "--fxregion-device=cpu")
+    result = suite.runpytest_subprocess("--fxregion", "--fxregion-device=cpu", "-p", "no:randomly")
     result.assert_outcomes(passed=4)
     result.stdout.fnmatch_lines(
         [
