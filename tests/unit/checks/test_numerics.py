@@ -186,6 +186,12 @@ def test_float8(dtype: torch.dtype) -> None:
     assert not problem(eager, eager.clone(), eager.double())
     assert problem(eager, torch.tensor([0.5, 1.0, -8.0]).to(dtype))
 
+    def none(count: int) -> list[dict[str, Any]]:
+        raise AssertionError("there is no arithmetic whose rounding could be moved")
+
+    near = torch.tensor([0.5, 1.0, -2.0]).to(dtype)
+    assert not problem(eager, near, eager.double(), samples=none)
+
 
 def test_conjugate_and_negative_views_are_looked_through() -> None:
     eager = torch.tensor([1 + 2j, 3 - 1j])
