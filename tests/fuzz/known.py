@@ -45,7 +45,8 @@ REASONS = (
     ),
     Reason(
         "a hook inside of a checkpointed function is lost by dynamo",
-        r"do not compute what eager does|gradients are not summed as in eager",
+        r"do not compute what eager does|gradients are not summed as in eager|"
+        r"of Node 'register_hook' does not belong to this Graph",
         r"def stretch\d+\(.*\n(?:        .*\n)*?        +\w+\.register_hook",
         torchs_own=True,
     ),
