@@ -13,7 +13,9 @@ import os
 import re
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -45,14 +47,17 @@ def main(first: int, count: int, folder: Path) -> int:
     """
     log = folder / f"{first}.jsonl"
     done = {row["seed"] for row in outcomes_of(log) if is_settled(row) or row["kind"] == ENDED}
-    started = {row["seed"]: row["source"] for row in rows_of(log) if "source" in row}
-    unfinished = started.keys() - {row["seed"] for row in outcomes_of(log)}
+    started = [row for row in rows_of(log) if "source" in row and "kind" not in row]
+    times = Counter(row["seed"] for row in started)
+    known = {row["seed"] for row in outcomes_of(log)}
+    # Once a process may have been stopped; twice it is the program that ends it.
+    unfinished = {r["seed"]: r for r in started if r["seed"] not in known and times[r["seed"]] > 1}
     virtual.load()
     with virtual.activate(ARCHITECTURE), log.open("a", encoding="utf-8", buffering=1) as file:
-        for seed in unfinished:  # trying again would end this process, too
-            row = {"seed": seed, "kind": ENDED, "source": started[seed], **_NOTHING}
-            print(json.dumps(row), file=file)
-        done |= unfinished
+        file.write("\n")  # the last line may have been cut off
+        for row in unfinished.values():
+            print(json.dumps({**row, "kind": ENDED, **_NOTHING}), file=file)
+        done |= unfinished.keys()
         _run([seed for seed in range(first, first + count) if seed not in done], folder, file)
         print(json.dumps({"done": count}), file=file)
     return 0
@@ -60,9 +65,11 @@ def main(first: int, count: int, folder: Path) -> int:
 
 def rows_of(log: Path) -> list[dict[str, Any]]:
     """Return what a chunk has written: a row as a program starts, one with its ``kind`` after."""
-    if not log.exists():
-        return []
-    return [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+    rows = []
+    for line in log.read_text(encoding="utf-8").splitlines() if log.exists() else ():
+        with suppress(ValueError):  # cut off as the process was stopped
+            rows.append(json.loads(line))
+    return rows
 
 
 def outcomes_of(log: Path) -> list[dict[str, Any]]:
