@@ -14,7 +14,14 @@ from pytest_fxregion.device import virtual
 from tests.fuzz import __main__ as fuzz
 from tests.fuzz import chunk
 
-OK = {"kind": "ok", "explained": None, "seconds": 1.0, "regions": 2, "said": [], "source": "x"}
+OK: dict[str, Any] = {
+    "kind": "ok",
+    "explained": None,
+    "seconds": 1.0,
+    "regions": 2,
+    "said": [],
+    "source": "x",
+}
 
 
 def write(log: Path, *rows: dict[str, Any]) -> None:

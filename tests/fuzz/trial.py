@@ -27,6 +27,7 @@ from pytest_fxregion.errors import FxRegionWarning
 from pytest_fxregion.harness import FxRegion
 from pytest_fxregion.options import STAGES
 from pytest_fxregion.readable import render
+from pytest_fxregion.readable.counters import Counters
 from pytest_fxregion.run import RegionRun
 from pytest_fxregion.snapshots.document import Document, parse_document, write_document
 
@@ -115,8 +116,9 @@ def _harness(folder: Path, device: Device, documents: list[Document]) -> FxRegio
 def _check_texts(run: RegionRun, document: Document, root: Path) -> None:
     """Hold each graph's text to what it must be: Python, the same when rendered again, readable."""
     for graph in run.graphs:
+        counters = Counters()  # a graph's stages are numbered together
         for record in graph.stages():
-            if render(record.graph, root=root) != record.text:
+            if render(record.graph, root=root, counters=counters) != record.text:
                 raise Differs(f"the text of {record.stage} differs when rendered again")
             ast.parse(record.text)
             for text in record.region_texts.values():
