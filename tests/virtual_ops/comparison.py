@@ -5,6 +5,7 @@ Imports torch; the virtual device has to be loaded before and active.
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import types
 import unittest
@@ -20,6 +21,7 @@ if "expecttest" not in sys.modules:
     stand_in.TestCase = unittest.TestCase  # type: ignore[attr-defined]
     sys.modules["expecttest"] = stand_in
 
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils import _pytree as pytree
 
@@ -66,7 +68,8 @@ def compare(op: Any, dtype_name: str) -> Result:
             return Result(name, dtype_name, "skipped", "op_db: no sample")
         arguments = (sample.input, sample.args, sample.kwargs)
         try:
-            expected = _run(op, _moved(arguments, "cpu"), differentiable)
+            with _reference(op):
+                expected = _run(op, _moved(arguments, "cpu"), differentiable)
         except Exception as error:
             return Result(name, dtype_name, "skipped", f"fails on the CPU: {_line(error)}")
         try:
@@ -75,6 +78,17 @@ def compare(op: Any, dtype_name: str) -> Result:
         except Exception as error:
             return Result(name, dtype_name, "failed", f"{type(error).__name__}: {_line(error)}")
     return Result(name, dtype_name, "passed")
+
+
+def _reference(op: Any) -> contextlib.AbstractContextManager[None]:
+    """Have attention computed plainly on the CPU.
+
+    Its fused operator is off by 5e-2 in bfloat16 gradients of this sample (torch 2.15), where the
+    plain one and the virtual device's are within 5e-4 of float64.
+    """
+    if op.name == "nn.functional.scaled_dot_product_attention":
+        return sdpa_kernel(SDPBackend.MATH)
+    return contextlib.nullcontext()
 
 
 def _line(error: Exception) -> str:

@@ -440,10 +440,29 @@ def block_pointer_kernel(x, out, rows, columns, N: tl.constexpr):
     tl.store(target, tl.trans(block), boundary_check=(0, 1))
 
 
+@pytest.mark.skipif(
+    tuple(map(int, triton.__version__.split(".")[:2])) >= (3, 9),
+    reason="Triton 3.9 has no block pointers any more",
+)
 def test_block_pointers_stay_inside() -> None:
     x = torch.randn(13, 5, device="cuda")
     out = torch.zeros(5, 13, device="cuda")
     block_pointer_kernel[(2,)](x, out, 13, 5, N=8)
+    assert torch.equal(out, x.t())
+
+
+@triton.jit
+def descriptor_kernel(x, out, rows, columns, N: tl.constexpr):
+    source = tl.make_tensor_descriptor(x, [rows, columns], [columns, 1], [N, N])
+    target = tl.make_tensor_descriptor(out, [columns, rows], [rows, 1], [N, N])
+    block = source.load([tl.program_id(0) * N, 0])
+    target.store([0, tl.program_id(0) * N], tl.trans(block))
+
+
+def test_tensor_descriptors_stay_inside() -> None:
+    x = torch.randn(12, 4, device="cuda")
+    out = torch.zeros(4, 12, device="cuda")
+    descriptor_kernel[(2,)](x, out, 12, 4, N=8)
     assert torch.equal(out, x.t())
 
 

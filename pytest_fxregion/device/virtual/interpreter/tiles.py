@@ -89,7 +89,8 @@ class Tiles(interpreter.InterpreterBuilder):  # type: ignore[misc]
     ) -> Any:
         return interpreter.TensorDescHandle(base, shape, strides, tensor_shape, padding)
 
-    def create_descriptor_load(self, desc: Any, indices: Any, cache: Any, eviction: Any) -> Any:
+    def create_descriptor_load(self, desc: Any, indices: Any, *hints: Any) -> Any:
+        # Of caches: two until Triton 3.8, one policy since.
         pointers, inside = self._tile(
             desc.base,
             indices,
