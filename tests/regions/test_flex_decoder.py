@@ -116,6 +116,8 @@ def selectively_recomputed(layer, *args):
     ids=["none", "full", "selective"],
 )
 def test_checkpointing(fxregion, names, call_layer):
+    if fxregion.device.type == "cpu":
+        pytest.skip("torch has no backward of FlexAttention for the CPU")
     model = Decoder(names, call_layer).to(fxregion.device)
     masks = [
         create_block_mask(ATTENTIONS[name][0], None, None, LENGTH, LENGTH, str(fxregion.device))
