@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, fx, nn
+from torch.fx.traceback import annotate
 from torch.utils.checkpoint import checkpoint
 
 from pytest_fxregion import FxRegion, RegionRun
@@ -121,6 +122,22 @@ def test_a_result_that_is_returned_twice_is_summed_by_its_caller() -> None:
     run.check_gradient_accumulation()
     assert run.tracked.between_graphs
     assert run.joint.gradient_accumulations
+
+
+def test_a_graph_that_runs_twice_counts_twice() -> None:
+    def layer(x: Tensor) -> Tensor:
+        double = x * 2
+        return double.sin() + double.cos()
+
+    def function(x: Tensor) -> Tensor:
+        with annotate({"stage": 1}):
+            torch._dynamo.graph_break()  # so that each call of the layer is one of its graph
+        return layer(layer(x))
+
+    run = run_of(function, leaf(3))
+    run.check_gradient_accumulation()
+    (graph,) = run.graphs
+    assert graph.backward_runs == 2
 
 
 def test_clean_tags_pass(model_run: RegionRun) -> None:

@@ -48,6 +48,16 @@ def test_what_comes_of_a_region_is_told_from_what_does_not() -> None:
     run.check_numerics()
 
 
+def test_a_gradient_of_three_may_be_summed_in_another_order() -> None:
+    # The caller's gradient for `x` itself comes first in eager, and last between graphs.
+    def function(x: Tensor) -> Any:
+        return x.sin() + x.cos(), x
+
+    run = harness()(function, leaf(3))
+    assert run.outside == {"output[0]", "output[1]"}
+    run.check_numerics()
+
+
 def test_gradients_are_told_apart_as_well() -> None:
     def function(x: Tensor, w: Tensor) -> Tensor:
         h = x * 3
