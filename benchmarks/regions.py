@@ -1,24 +1,27 @@
 """What the region engine costs, against torch's regional pass in the same process.
 
-    python benchmarks/regions.py                  # everything: about half an hour
+    python benchmarks/regions.py                  # everything: seven minutes on two idle cores
     python benchmarks/regions.py scoop calls      # these parts only
     python benchmarks/regions.py --quick          # small sizes: about two minutes
 
 Parts: ``scoop`` (plan, scoop and splice without compiling), ``pieces`` (how many), ``memory``,
-``equal`` (1 to 32 equal layers, cold), ``distinct`` (different layers, cold), ``warm`` (the first
-region of a process) and ``calls``.  Figures are medians of runs that take turns; CPU time where it
-is the process's own work, wall time where a C++ compiler runs beside it.  They are printed and
-written to ``benchmarks/results/regions.json``; a part that is not run keeps its former figures.
-Believe the ratios: the times depend on the machine and on what else it does.
+``equal`` (1 and 32 equal layers, cold), ``distinct`` (different layers, cold), ``warm`` (the first
+region of a process) and ``calls``.  Figures are medians of runs that take turns, of CPU time: the
+process's own and, where a C++ compiler runs, its children's.  Only ``distinct`` is wall time, since
+it is about what runs side by side.  They are printed and written to
+``benchmarks/results/regions.json``; a part that is not run keeps its former figures.  Believe the
+ratios: the times depend on the machine and on what else it does, for which its load is noted.
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
 import functools
 import gc
 import json
 import logging
+import multiprocessing
 import os
 import platform
 import random
@@ -30,11 +33,14 @@ import time
 import tracemalloc
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+import torch._inductor.config
 from torch import fx
 from torch.fx.passes.regional_inductor import _create_inductor_marked_regions as torch_scoop
 from torch.fx.passes.regional_inductor import regional_inductor as torch_regional_inductor
@@ -184,9 +190,7 @@ def cpu_time(work: Callable[[], object]) -> float:
 
 def our_scoop(gm: fx.GraphModule) -> dict[str, Any]:
     """Plan, scoop and splice ``gm``; seconds of each, and the number of pieces."""
-    enabled = gc.isenabled()
-    gc.disable()  # as the engine does
-    try:
+    with collector_off():  # as the engine does
         start = time.process_time()
         nodes = list(gm.graph.nodes)
         annotations = members(gm, AnnotationReader())
@@ -198,15 +202,22 @@ def our_scoop(gm: fx.GraphModule) -> dict[str, Any]:
         calls: list[Any] = [_stand_in(name) for name in names]
         splice(gm, nodes, planned.schedule, pieces, calls, names, replaced={})
         end = time.process_time()
-    finally:
-        if enabled:
-            gc.enable()
     return {
         "plan": partitioned - read,
         "read and plan": partitioned - start,
         "scoop": end - start,
         "pieces": len(pieces),
     }
+
+
+@contextmanager
+def collector_off() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def _stand_in(name: str) -> Callable[..., None]:
@@ -227,29 +238,57 @@ def torchs_scoop(gm: fx.GraphModule) -> dict[str, Any]:
     return {"scoop": time.process_time() - start, "pieces": pieces}
 
 
+def scoop_row(name: str, small: int, large: int) -> dict[str, Any]:
+    """Ours three times at both sizes and torch's once at the small one, in this process."""
+    make = FAMILIES[name]
+    ours = {n: [our_scoop(make(n)) for _ in range(3)] for n in (small, large)}
+    median = {
+        n: {key: statistics.median(run[key] for run in runs) for key in runs[0]}
+        for n, runs in ours.items()
+    }
+    theirs = torchs_scoop(make(small))
+    return {
+        "graph": name,
+        "nodes": large,
+        "plan, s": median[large]["plan"],
+        "read and plan, s": median[large]["read and plan"],
+        "scoop, s": median[large]["scoop"],
+        "growth": median[large]["scoop"] / median[small]["scoop"],
+        "small": small,
+        "scoop small, s": median[small]["scoop"],
+        "torch small, s": theirs["scoop"],
+        "times faster": theirs["scoop"] / median[small]["scoop"],
+        "create nodes small, s": statistics.median(creation(make(small)) for _ in range(3)),
+        "pieces": median[small]["pieces"],
+        "torch's pieces": theirs["pieces"],
+    }
+
+
+def creation(gm: fx.GraphModule) -> float:
+    """Seconds that fx takes to create as many nodes, which any pass has to: the floor."""
+    graph = fx.Graph()
+    new: dict[fx.Node, fx.Node] = {}
+
+    def create() -> None:
+        for node in gm.graph.nodes:
+            if node.op != "output":
+                args = tuple(new[source] for source in node.all_input_nodes)
+                new[node] = graph.create_node(node.op, node.target, args, {}, node.name)
+
+    with collector_off():
+        return cpu_time(create)
+
+
 def measure_scoop(quick: bool) -> Rows:
     small, large = (1_000, 5_000) if quick else (5_000, 50_000)
-    for name, make in FAMILIES.items():
-        ours = {n: [our_scoop(make(n)) for _ in range(3)] for n in (small, large)}
-        median = {
-            n: {key: statistics.median(run[key] for run in runs) for key in runs[0]}
-            for n, runs in ours.items()
-        }
-        theirs = torchs_scoop(make(small))
-        yield {
-            "graph": name,
-            "nodes": large,
-            "plan, s": median[large]["plan"],
-            "read and plan, s": median[large]["read and plan"],
-            "scoop, s": median[large]["scoop"],
-            "growth": median[large]["scoop"] / median[small]["scoop"],
-            "small": small,
-            "scoop small, s": median[small]["scoop"],
-            "torch small, s": theirs["scoop"],
-            "times faster": theirs["scoop"] / median[small]["scoop"],
-            "pieces": median[small]["pieces"],
-            "torch's pieces": theirs["pieces"],
-        }
+    yield from in_children(scoop_row, [(name, small, large) for name in FAMILIES])
+
+
+def in_children(work: Callable[..., dict[str, Any]], cases: Iterable[tuple[Any, ...]]) -> Rows:
+    """Do each case in a process of its own, as many at a time as there are cores."""
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(os.cpu_count(), context, max_tasks_per_child=1) as children:
+        yield from (case.result() for case in [children.submit(work, *case) for case in cases])
 
 
 def measure_pieces(quick: bool) -> Rows:
@@ -264,26 +303,27 @@ def measure_pieces(quick: bool) -> Rows:
             }
 
 
+def memory_row(name: str, nodes: int) -> dict[str, Any]:
+    tracemalloc.start()
+    gm = FAMILIES[name](nodes)
+    gc.collect()
+    own = tracemalloc.get_traced_memory()[0]
+    tracemalloc.reset_peak()
+    our_scoop(gm)
+    peak = tracemalloc.get_traced_memory()[1]
+    return {
+        "graph": name,
+        "nodes": nodes,
+        "graph, MB": own / 1e6,
+        "peak beside it, MB": (peak - own) / 1e6,
+        "ratio": (peak - own) / own,
+    }
+
+
 def measure_memory(quick: bool) -> Rows:
     """Peak of what scooping allocates beside the graph, and the graph's own size."""
     nodes = 5_000 if quick else 50_000
-    for name, make in FAMILIES.items():
-        gc.collect()
-        tracemalloc.start()
-        gm = make(nodes)
-        gc.collect()
-        own = tracemalloc.get_traced_memory()[0]
-        tracemalloc.reset_peak()
-        our_scoop(gm)
-        peak = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        yield {
-            "graph": name,
-            "nodes": nodes,
-            "graph, MB": own / 1e6,
-            "peak beside it, MB": (peak - own) / 1e6,
-            "ratio": (peak - own) / own,
-        }
+    yield from in_children(memory_row, [(name, nodes) for name in FAMILIES])
 
 
 def layers(x: torch.Tensor, *weights: torch.Tensor, equal: bool) -> torch.Tensor:
@@ -296,14 +336,31 @@ def layers(x: torch.Tensor, *weights: torch.Tensor, equal: bool) -> torch.Tensor
     return x
 
 
-def compile_layers(implementation: Regional, count: int, *, equal: bool, width: int) -> float:
-    """Wall seconds of the regional pass on ``count`` layers; ``width`` keeps kernels distinct."""
-    took: list[float] = []
+@dataclass
+class Took:
+    """Seconds of a regional pass: by the clock, of CPU, and of CPU when all is compiled already."""
+
+    wall: float
+    cpu: float
+    again: float
+
+
+def cpu_with_children() -> float:
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
+def compile_layers(implementation: Regional, count: int, *, equal: bool, width: int) -> Took:
+    """Run the regional pass on ``count`` layers; ``width`` keeps kernels distinct."""
+    took: list[Took] = []
 
     def compiler(gm: fx.GraphModule, inputs: Sequence[Any]) -> Any:
-        start = time.perf_counter()
+        unchanged = copy.deepcopy(gm)  # torch's pass changes what it is given
+        wall, cpu = time.perf_counter(), cpu_with_children()
         compiled = implementation(gm, *inputs)
-        took.append(time.perf_counter() - start)
+        wall, cpu = time.perf_counter() - wall, cpu_with_children() - cpu
+        again = cpu_time(lambda: implementation(unchanged, *inputs)) if count > 1 else 0.0
+        took.append(Took(wall, cpu, again))
         return compiled
 
     def fn(x: torch.Tensor, *weights: torch.Tensor) -> torch.Tensor:
@@ -322,40 +379,43 @@ IMPLEMENTATIONS: Mapping[str, Regional] = {
 }
 
 
-def measure_layers(counts: Sequence[int], *, equal: bool, rounds: int) -> Rows:
+def turns(counts: Sequence[int], *, equal: bool, rounds: int) -> dict[tuple[str, int], list[Took]]:
     """Cold compiles: each has a width that no other has, so that nothing is in a cache."""
     widths = iter(range(32, 10_000))
     for implementation in IMPLEMENTATIONS.values():  # the C++ compiler's headers, imports
         compile_layers(implementation, 1, equal=equal, width=next(widths))
-    runs: dict[tuple[str, int], list[float]] = {}
+    runs: dict[tuple[str, int], list[Took]] = {}
     for _ in range(rounds):
         for count in counts:
             for name, implementation in IMPLEMENTATIONS.items():
                 took = compile_layers(implementation, count, equal=equal, width=next(widths))
                 runs.setdefault((name, count), []).append(took)
-    for count in counts:
-        ours, theirs = (statistics.median(runs[name, count]) for name in IMPLEMENTATIONS)
-        first = statistics.median(runs["ours", counts[0]])
-        row = {
-            "layers": count,
-            "ours, s": ours,
-            "torch, s": theirs,
-            "times faster": theirs / ours,
-        }
-        if equal:
-            row["against 1 layer"] = ours / first
-            row["each further layer, ms"] = 1e3 * (ours - first) / max(1, count - 1)
-        yield row
+    return runs
 
 
 def measure_equal(quick: bool) -> Rows:
-    with cold_cache():
-        yield from measure_layers((1, 4) if quick else (1, 2, 8, 32), equal=True, rounds=3)
+    """One thread, so that the C++ compiler is a child of this process, whose CPU time counts."""
+    counts = (1, 4) if quick else (1, 32)
+    with cold_cache(), torch._inductor.config.patch(compile_threads=1):
+        runs = turns(counts, equal=True, rounds=3)
+    cpu = {case: statistics.median(took.cpu for took in many) for case, many in runs.items()}
+    for count in counts:
+        again = statistics.median(took.again for took in runs["ours", count])
+        yield {
+            "layers": count,
+            "ours, s": cpu["ours", count],
+            "torch, s": cpu["torch", count],
+            "times faster": cpu["torch", count] / cpu["ours", count],
+            "against 1 layer": cpu["ours", count] / cpu["ours", 1],
+            "an equal region, ms": 1e3 * again / count,
+        }
 
 
 def measure_distinct(quick: bool) -> Rows:
     with cold_cache():
-        yield from measure_layers((4,) if quick else (4, 8), equal=False, rounds=1 if quick else 3)
+        runs = turns((4,), equal=False, rounds=1 if quick else 3)
+    ours, theirs = (statistics.median(t.wall for t in runs[name, 4]) for name in IMPLEMENTATIONS)
+    yield {"layers": 4, "ours, s": ours, "torch, s": theirs, "times faster": theirs / ours}
 
 
 @contextmanager
@@ -376,7 +436,7 @@ def measure_warm(quick: bool) -> Rows:
     """The first region of a new process whose caches are warm."""
     with tempfile.TemporaryDirectory() as folder:
         environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": folder}
-        runs: dict[str, list[float]] = {name: [] for name in IMPLEMENTATIONS}
+        runs: dict[str, list[Took]] = {name: [] for name in IMPLEMENTATIONS}
         for round_ in range(3 if quick else 6):
             for name in IMPLEMENTATIONS:
                 command = [sys.executable, __file__, "--first-region", name]
@@ -384,9 +444,13 @@ def measure_warm(quick: bool) -> Rows:
                     command, env=environment, check=True, capture_output=True, text=True
                 ).stdout
                 if round_:  # the first fills the cache
-                    runs[name].append(float(output.split()[-1]))
-        ours, theirs = (statistics.median(runs[name]) for name in IMPLEMENTATIONS)
-        yield {"ours, s": ours, "torch, s": theirs, "times faster": theirs / ours}
+                    runs[name].append(Took(**json.loads(output.splitlines()[-1])))
+    for what in ("cpu", "wall"):
+        ours, theirs = (
+            statistics.median(getattr(took, what) for took in runs[name])
+            for name in IMPLEMENTATIONS
+        )
+        yield {"time": what, "ours, s": ours, "torch, s": theirs, "times faster": theirs / ours}
 
 
 def _boxed(gm: Any, *inputs: torch.Tensor) -> object:
@@ -468,7 +532,7 @@ def main() -> None:
     logging.disable(logging.CRITICAL)
     if options.first_region:
         implementation = IMPLEMENTATIONS[options.first_region]
-        print(compile_layers(implementation, 1, equal=True, width=48))
+        print(json.dumps(asdict(compile_layers(implementation, 1, equal=True, width=48))))
         return
     unknown = set(options.parts) - PARTS.keys()
     if unknown:
@@ -478,6 +542,7 @@ def main() -> None:
         "torch": torch.__version__,
         "python": platform.python_version(),
         "cores": os.cpu_count(),
+        "load at the start": os.getloadavg()[0],
     }
     for part in options.parts or PARTS:
         print(f"\n{part}")
