@@ -1,7 +1,7 @@
 """What the plugin costs a pytest run that does not ask for it.
 
-``pytest`` on an empty folder, with the plugin and without it (``-p no:fxregion``), alternating, each
-in a process of its own.  CPU time of the process, the median of the differences of pairs.
+``pytest`` on an empty folder, with the plugin and without it (``-p no:fxregion``), alternating,
+each in a process of its own.  CPU time of the process, the median of the differences of pairs.
 
     python benchmarks/idle.py [PAIRS]
 """

@@ -536,7 +536,8 @@ def results_not_cached() -> AbstractContextManager[None]:
     """A scope in which AOTAutograd neither looks for saved results nor saves any."""
     from torch._functorch import config
 
-    return config.patch({"force_autograd_cache": False})
+    patched: AbstractContextManager[None] = config.patch({"force_autograd_cache": False})
+    return patched
 
 
 # --- kernels: what Inductor generated ---

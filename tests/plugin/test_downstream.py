@@ -70,6 +70,6 @@ def test_a_project_downstream_passes_with_the_installed_wheel(wheel: Path, tmp_p
     assert done.returncode == 0, done.stdout + done.stderr
     assert "2 passed" in done.stdout
     assert "PASSED tests/test_gated.py::test_training" in done.stdout
-    where = [python, "-c", "import pytest_fxregion; print(pytest_fxregion.__file__)"]
+    where = [str(python), "-c", "import pytest_fxregion; print(pytest_fxregion.__file__)"]
     used = subprocess.run(where, cwd=project, capture_output=True, text=True, check=True).stdout
     assert used.startswith(os.fspath(site))
