@@ -56,7 +56,10 @@ REFUSED: dict[str, tuple[str, Callable[[], Any]]] = {
         lambda: _two_events(lambda: torch.Event("cuda", enable_timing=True)),
     ),
     "Triton's timing": ("timing a kernel", lambda: triton.testing.do_bench(lambda: _ones(2))),
-    "Inductor's timing": ("elapsed_time", lambda: benchmarker.benchmark_gpu(lambda: _ones(2))),
+    "Inductor's timing": (
+        "elapsed_time|timing a kernel",
+        lambda: benchmarker.benchmark_gpu(lambda: _ones(2)),
+    ),
     "NCCL": ("a process group of NCCL", lambda: _process_group("nccl")),
     "the default process group": ("a process group of NCCL", lambda: _process_group(None)),
     "COO": ("dense tensors only", lambda: _ones(2, 2).to_sparse()),
