@@ -51,6 +51,18 @@ REASONS = (
         torchs_own=True,
     ),
     Reason(
+        "a hook on a view that is returned is lost by AOTAutograd",
+        r"do not compute what eager does",
+        r"\bv\d+\.register_hook",
+        torchs_own=True,
+    ),
+    Reason(
+        "inference through a checkpoint that draws random numbers is refused",
+        r"`forward-loss-backward` graph does not support RNG ops in recompute regions",
+        r"= checkpoint\(",
+        torchs_own=True,
+    ),
+    Reason(
         "buffers that a checkpointed function changes are changed once",
         r"after the call: error",
         r"def stretch\d+\(.*\n(?:        .*\n)*?        +.*\bnorm\(",
