@@ -183,6 +183,14 @@ def base_of(tensor: torch.Tensor) -> torch.Tensor | None:
     return tensor._base
 
 
+def input_forms(node: AutogradNode) -> tuple[Any, ...]:
+    """Return dtype and shape of each gradient that an autograd node takes, 2.11 to 2.15.
+
+    Those are the results of the operation that made it.
+    """
+    return tuple(node._input_metadata)
+
+
 def has_gradient_edge(tensor: torch.Tensor) -> bool:
     """Whether a backward can start from ``tensor``.
 

@@ -138,7 +138,9 @@ class FxRegion:
             )
             compilation = capture.result()
             again = Again(call, self.seed, backward, eager.cotangents, dynamic)
-            tracked = Tracked(watched.found(), between_graphs.found(), watched.movable())
+            tracked = Tracked(
+                watched.found(), between_graphs.found(), watched.movable(), between_graphs.empty()
+            )
             outside = results_outside(
                 compiled_pieces(compilation),
                 regional=lambda: again.run(compiled),

@@ -30,6 +30,7 @@ from pytest_fxregion._torch import (
     base_of,
     has_gradient_edge,
     inner_tensors,
+    input_forms,
     size_hint,
 )
 from pytest_fxregion.passes.gradient_accumulation import ADD, TORCHS_OWN, reachable
@@ -88,6 +89,7 @@ class EagerAccumulations:
     _arrivals: dict[tuple[AutogradNode, int], list[tuple[tuple[Form, ...], str]]] = field(
         default_factory=lambda: defaultdict(list)
     )
+    _reached: list[AutogradNode] = field(default_factory=list)
     _returned_views: list[tuple[list[tuple[AutogradNode, int]], Form]] = field(default_factory=list)
 
     def watch_call(self, names: Mapping[int, str], outputs: Iterable[Any]) -> None:
@@ -111,6 +113,7 @@ class EagerAccumulations:
 
     def _record(self, node: AutogradNode) -> Any:
         def after_backward(grad_inputs: Sequence[Any], _grad_outputs: Sequence[Any]) -> None:
+            self._reached.append(node)
             for (target, index), gradient in zip(node.next_functions, grad_inputs, strict=True):
                 if target is not None and isinstance(gradient, torch.Tensor):
                     arrival = (_forms_of(gradient), self._describe(node))
@@ -136,6 +139,19 @@ class EagerAccumulations:
                 any(_SEVERAL_VIEWS.match(node.name()) for node, _ in path),
             )
             for path, base in self._returned_views
+        )
+
+    def empty(self) -> tuple[Form, ...]:
+        """Return the results of compiled graphs that were run backward and got no gradient.
+
+        Such a graph adds zeros up: between graphs a value may be handed on that nothing uses.
+        """
+        return tuple(
+            (form.dtype, tuple(form.shape))
+            for node in self._reached
+            if node.name() == "CompiledFunctionBackward"
+            for number, form in enumerate(input_forms(node))
+            if (node, number) not in self._arrivals
         )
 
     def _value_name(self, node: AutogradNode) -> str:
@@ -186,11 +202,13 @@ def disagreements(
     between_graphs: Sequence[Accumulation],
     joint_graphs: Sequence[fx.GraphModule],
     movable: Sequence[Movable] = (),
+    empty: Sequence[Form] = (),
     root: Path | None = None,
 ) -> list[str]:
     """Return, in words, each form of which eager and the compiled call add a different number.
 
-    An addition that is ``movable`` counts where the compiled call makes it.
+    An addition that is ``movable`` counts where the compiled call makes it, and one of the zeros
+    for an ``empty`` result not at all.
     """
     expected = Counter[Form]()
     for accumulation in eager:
@@ -208,6 +226,10 @@ def disagreements(
         for node in _returned_again(graph):
             if made[_form(node)] > expected[_form(node)]:
                 made.subtract([_form(node)])
+
+    for form in empty:
+        if made[form] > expected[form]:
+            made.subtract([form])
 
     for moved in movable:
         view = next((v for v in moved.views if expected[v] > made[v]), None)

@@ -20,6 +20,7 @@ from pytest_fxregion._torch import FakeTensor, has_gradient_edge, tree_leaves
 from pytest_fxregion.checks.gradient_accumulation import (
     Accumulation,
     EagerAccumulations,
+    Form,
     Movable,
     disagreements,
     is_tagged_otherwise,
@@ -34,6 +35,7 @@ class Tracked:
     eager: tuple[Accumulation, ...]
     between_graphs: tuple[Accumulation, ...]
     movable: tuple[Movable, ...] = ()
+    empty: tuple[Form, ...] = ()
 
 
 def wrong_sums(
@@ -47,14 +49,15 @@ def wrong_sums(
     makes.
     """
     between = tracked.between_graphs
-    found = disagreements(tracked.eager, between, joint_graphs, tracked.movable)
+    empty = tracked.empty
+    found = disagreements(tracked.eager, between, joint_graphs, tracked.movable, empty)
     if found or any(map(is_tagged_otherwise, joint_graphs)):
         walked = {id(graph): accumulations_of(graph) for graph in traced}
         known = [each for graph in traced if (each := walked[id(graph)]) is not None]
         if len(known) == len(traced):
             sums = [accumulation for each in known for accumulation in each.found()]
             movable = [addition for each in known for addition in each.movable()]
-            second = disagreements(sums, between, joint_graphs, movable)
+            second = disagreements(sums, between, joint_graphs, movable, empty)
             found = second and (found or second)
     return found + misplaced(dict.fromkeys(joint_graphs))
 

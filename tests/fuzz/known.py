@@ -39,7 +39,8 @@ REASONS = (
     ),
     Reason(
         "a view taken under no_grad is given a gradient by AOTAutograd",
-        r"gradients of outputs are there, and \d+ results of this call can take one",
+        r"gradients of outputs are there, and \d+ results of this call can take one|"
+        r"gradient of \w+: only the regional run has it",
         r"with torch\.no_grad\(\):",
         torchs_own=True,
     ),

@@ -140,6 +140,24 @@ def test_a_graph_that_runs_twice_counts_twice() -> None:
     assert graph.backward_runs == 2
 
 
+def test_a_value_that_a_graph_hands_on_in_vain_gets_no_gradient() -> None:
+    def function(x: Tensor) -> Tensor:
+        hidden = x * 2
+        result = hidden.sin() + hidden.cos()
+        torch._dynamo.graph_break()
+        hidden.exp()  # nothing uses it, but dynamo hands `hidden` on
+        return result * 3
+
+    run = run_of(function, leaf(3))
+    run.check_gradient_accumulation()
+    assert run.tracked.empty == ((torch.float32, (3,)),)
+    assert disagreements(
+        run.tracked.eager,
+        run.tracked.between_graphs,
+        [graph.joint.graph for graph in run.graphs if graph.joint is not None],
+    )
+
+
 def test_clean_tags_pass(model_run: RegionRun) -> None:
     model_run.check_gradient_accumulation()
     assert sorted(len(a.uses) for a in model_run.tracked.eager) == [2, 3]
