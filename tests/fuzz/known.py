@@ -58,6 +58,12 @@ REASONS = (
         torchs_own=True,
     ),
     Reason(
+        "what a graph hands on in vain gets zeros for a gradient",
+        r"gradient of \w+: only the regional run has it",
+        r"Gate\.apply\((\w+), \1\)|graph_break\(\)",
+        torchs_own=True,
+    ),
+    Reason(
         "inference through a checkpoint that draws random numbers is refused",
         r"`forward-loss-backward` graph does not support RNG ops in recompute regions",
         r"= checkpoint\(",
