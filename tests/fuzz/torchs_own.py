@@ -14,6 +14,7 @@ import torch
 
 from pytest_fxregion import FxRegion
 from pytest_fxregion.call import Call
+from pytest_fxregion.checks.gradient_accumulation import unfolded_checkpoints
 from pytest_fxregion.checks.numerics import Tolerance, compare
 from pytest_fxregion.device import Device
 from pytest_fxregion.execution import execute
@@ -33,7 +34,8 @@ class _Plain(FxRegion):
         self, function: Callable[..., Any], /, *args: Any, dynamic: bool | None = None
     ) -> _Plain:
         call = Call(function, args, {})
-        eager = execute(call, seed=self.seed, backward=True)
+        with unfolded_checkpoints():
+            eager = execute(call, seed=self.seed, backward=True)
         with only_torchs_own_trace(), compiler_reset():
             compiled = torch.compile(function, backend="aot_eager", dynamic=dynamic)
             try:
