@@ -59,10 +59,11 @@ def test_a_project_downstream_passes_with_the_installed_wheel(wheel: Path, tmp_p
 
     project = tmp_path / "downstream"
     shutil.copytree(SOURCE_TREE / "examples" / "downstream", project)
+    clean = {name: value for name, value in clean_environment().items() if name != "PYTHONPATH"}
     done = subprocess.run(
         [python, "-m", "pytest", "-p", "no:cacheprovider", "--fxregion-device=virtual", "-rA"],
         cwd=project,
-        env={name: value for name, value in clean_environment().items() if name != "PYTHONPATH"},
+        env=clean,
         capture_output=True,
         text=True,
         check=False,
@@ -71,5 +72,5 @@ def test_a_project_downstream_passes_with_the_installed_wheel(wheel: Path, tmp_p
     assert "2 passed" in done.stdout
     assert "PASSED tests/test_gated.py::test_training" in done.stdout
     where = [str(python), "-c", "import pytest_fxregion; print(pytest_fxregion.__file__)"]
-    used = subprocess.run(where, cwd=project, capture_output=True, text=True, check=True).stdout
-    assert used.startswith(os.fspath(site))
+    done = subprocess.run(where, cwd=project, env=clean, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith(os.fspath(site))
