@@ -46,8 +46,9 @@ zero_ zeros zeros_like
 """
 _EXACT = frozenset(_EXACT_NAMES.split())
 _CASTS = frozenset(("_to_copy", "to", "convert_element_type"))
-# They write to operands that their schema does not say they write to.
-_WRITES_UNSAID = frozenset(("native_batch_norm", "cudnn_batch_norm", "miopen_batch_norm"))
+# They write to their running statistics, the operands after input, weight and bias; their schema
+# does not say so.
+_BATCH_NORMS = frozenset(("native_batch_norm", "cudnn_batch_norm", "miopen_batch_norm"))
 
 
 class MovedRoundings(DispatchMode):
@@ -85,7 +86,9 @@ class MovedRoundings(DispatchMode):
             return self._move(result) if _narrows(args[0], result) else result
         elementwise = torch.Tag.pointwise in func.tags
         random = torch.Tag.nondeterministic_seeded in func.tags
-        if not (elementwise or random or schema.is_mutable or name in _WRITES_UNSAID):
+        if name in _BATCH_NORMS:
+            args = (*tree_map(self._moved_copy, args[:3]), *args[3:])
+        elif not (elementwise or random or schema.is_mutable):
             args, kwargs = tree_map(self._moved_copy, (args, kwargs))
         return tree_map(self._move, func(*args, **kwargs))
 

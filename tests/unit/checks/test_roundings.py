@@ -96,6 +96,16 @@ def norm_by_hand(x: Tensor, w: Tensor) -> Tensor:
     return ((x - mean) * (variance + 1e-5).rsqrt()) @ w
 
 
+def batch_norm(x: Tensor) -> Tensor:
+    mean, variance = x.new_zeros(x.shape[1]), x.new_ones(x.shape[1])
+    return functional.batch_norm(x, mean, variance, training=True)
+
+
+def batch_norm_by_hand(x: Tensor) -> Tensor:
+    mean = x.flip(0).mean(0)
+    return (x - mean) * ((x - mean).square().mean(0) + 1e-5).rsqrt()
+
+
 def in_two_halves(x: Tensor, w: Tensor) -> Tensor:
     half = x.shape[1] // 2
     return (x[:, half:] @ w[half:] + x[:, :half] @ w[:half]).tanh()
@@ -142,6 +152,13 @@ def test_an_error_of_a_few_parts_in_ten_thousand_does_not(name: str) -> None:
 
     inputs = drawn(16, 64), drawn(64, 32, seed=1)
     assert "output" in wrong(eager, faulty, *inputs)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_batch_norm_rounds_inside_as_far_as_its_batch_is_from_zero(seed: int) -> None:
+    """It writes its running statistics, which no schema says; its other operands are moved."""
+    x = (drawn(16, 64, seed=seed) + 20).detach().requires_grad_()
+    assert not wrong(batch_norm, batch_norm_by_hand, x)
 
 
 def test_sums_that_cancel_may_be_off_by_the_rounding_of_their_terms() -> None:
