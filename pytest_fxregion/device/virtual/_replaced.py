@@ -31,7 +31,7 @@ from torch._inductor.runtime.triton_heuristics import CachingAutotuner
 from torch._subclasses import fake_tensor
 from torch.cuda import nvtx
 
-from pytest_fxregion.device.virtual.refusal import Refused, cannot, refusing
+from pytest_fxregion.device.virtual.refusal import Refused, cannot, refused_class
 
 triton_helpers: Any = torch._inductor.runtime.triton_helpers
 compiler_config: Any = torch.compiler.config
@@ -120,7 +120,7 @@ def torch_cuda(
     properties: SimpleNamespace,
     stream: type,
     event: type,
-    no_graphs: Callable[..., Any],
+    no_graphs: type,
 ) -> None:
     """Replace what ``torch.cuda`` bound when it was imported from a build without CUDA."""
     cuda = torch.cuda
@@ -140,7 +140,9 @@ def torch_cuda(
     replaced.set(torch.backends.cudnn, "is_acceptable", lambda tensor: False)
     replaced.set(cuda, "CUDAGraph", no_graphs)
     replaced.set(cuda.graphs, "CUDAGraph", no_graphs)
-    replaced.set(cuda, "ExternalStream", refusing("torch.cuda.ExternalStream"))
+    replaced.set(
+        cuda, "ExternalStream", refused_class("ExternalStream", "torch.cuda.ExternalStream")
+    )
     # Marks for a profiler: nobody looks at them, and a CPU build has no functions for it.
     if not hasattr(torch._C, "_nvtx"):
         replaced.set(nvtx, "_nvtx", _Unobserved())

@@ -18,7 +18,7 @@ import torch
 from pytest_fxregion.device.virtual import _replaced, loader
 from pytest_fxregion.device.virtual.architectures import Architecture
 from pytest_fxregion.device.virtual.interpreter import interpreting
-from pytest_fxregion.device.virtual.refusal import refusing
+from pytest_fxregion.device.virtual.refusal import refused_class, refusing
 from pytest_fxregion.device.virtual.streams import Event, Stream
 from pytest_fxregion.errors import DeviceError
 
@@ -176,7 +176,8 @@ def activate(arch: Architecture) -> Iterator[None]:
         answers = bindings(arch)
         for name, value in answers.items():
             replaced.set(torch._C, name, value)
-        _replaced.torch_cuda(replaced, answers, properties, Stream, Event, refusing(CUDA_GRAPHS))
+        no_graphs = refused_class("CUDAGraph", CUDA_GRAPHS)
+        _replaced.torch_cuda(replaced, answers, properties, Stream, Event, no_graphs)
         _replaced.storage(replaced)
         _replaced.dynamo(replaced, answers, properties, Stream, Event)
         _replaced.inductor(replaced)

@@ -27,6 +27,13 @@ def refusing(what: str, instead: str = "use a GPU (--fxregion-device=cuda)") -> 
     return refuse
 
 
+def refused_class(
+    name: str, what: str, instead: str = "use a GPU (--fxregion-device=cuda)"
+) -> type:
+    """Return a class to name in annotations and ``isinstance``; making one raises the error."""
+    return type(name, (), {"__new__": refusing(what, instead)})
+
+
 class Refused:
     """What stands for a class of which nothing can be had: calls and attributes are refused."""
 

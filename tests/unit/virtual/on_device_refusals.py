@@ -95,6 +95,14 @@ def test_it_is_refused_by_name_with_what_to_do(name: str) -> None:
     assert "a GPU" in str(caught.value)
 
 
+@pytest.mark.parametrize("kind", ["CUDAGraph", "ExternalStream"])
+def test_a_refused_class_can_be_named_in_annotations(kind: str) -> None:
+    # As transformers does while it is imported.
+    refused = getattr(torch.cuda, kind)
+    assert not isinstance(None, refused)
+    assert refused | None
+
+
 def _causes(error: BaseException | None) -> list[BaseException]:
     found = []
     while error is not None:
