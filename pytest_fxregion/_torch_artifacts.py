@@ -33,9 +33,18 @@ from torch._inductor.standalone_compile import AOTCompiledArtifact as AOTCompile
 from pytest_fxregion._torch import compiled_graph, inductor_config_keys, new_fake_mode
 
 
-@functools.cache
 def compiler_stamp() -> str:
     """Digest of everything about this installation and machine that decides what code is made.
+
+    What the virtual device changes while it is active is read each time, the rest once.
+    """
+    now = (torch.version.cuda, os.environ.get("TRITON_INTERPRET"))
+    return hashlib.sha256(f"{_installation()} {now}".encode()).hexdigest()
+
+
+@functools.cache
+def _installation() -> str:
+    """Digest of what does not change in a process.
 
     Versions, the processor's instructions, and name, size and time of every Python file of torch,
     Triton and the region engine: an edit of Inductor is another compiler.  (torch's own key reads
@@ -50,10 +59,8 @@ def compiler_stamp() -> str:
         platform.machine(),
         torch.__version__,
         torch.version.git_version,
-        torch.version.cuda,
         torch.backends.cpu.get_cpu_capability(),
         _processor_flags(),
-        os.environ.get("TRITON_INTERPRET"),
     ]
     try:
         import triton

@@ -15,6 +15,7 @@ import torch._inductor.config
 from torch.fx.traceback import annotate as annotated
 
 from pytest_fxregion._torch import aot_autograd
+from pytest_fxregion._torch_artifacts import compiler_stamp
 from pytest_fxregion.regional import compile, compile_regions, regional_inductor, stored
 from pytest_fxregion.regional.annotation import AnnotationReader
 from pytest_fxregion.regional.artifacts import ARTIFACTS
@@ -223,6 +224,16 @@ def test_interrupted_write_leaves_nothing(
     with pytest.raises(KeyboardInterrupt):
         stored._write(folder.parent / "entry", b"content")
     assert list(folder.parent.iterdir()) == []
+
+
+def test_the_compilers_stamp_follows_what_the_virtual_device_changes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """First asked for inside of it, it was that of another compiler ever after."""
+    with monkeypatch.context() as active:
+        active.setattr(torch.version, "cuda", "0.0")
+        inside = compiler_stamp()
+    assert compiler_stamp() != inside
 
 
 SECOND = """
