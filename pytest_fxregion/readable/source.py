@@ -24,6 +24,9 @@ _WITHOUT_FILE = re.compile(r"^<([^>]+)>(?:\.\d+)?(?: from .*)?$")
 # Dynamo names the rest of a function after a graph break by the line at which it resumes.
 _RESUMED_FUNCTION = re.compile(r"^torch_dynamo_resume_in_(.+)_at_\d+$")
 
+# Frames of their own until Python 3.11; since 3.12 they are part of the function around them.
+_COMPREHENSIONS = ("<listcomp>", "<dictcomp>", "<setcomp>")
+
 _PACKAGE_FOLDERS = ("site-packages", "dist-packages")
 _TORCH_FOLDER = os.path.dirname(torch.__file__) + os.sep
 
@@ -79,7 +82,9 @@ class SourceLines:
 
     def _innermost(self, stack_trace: str) -> str | None:
         in_torch = None
-        for file, function, code in _frames_from_innermost(stack_trace):
+        for file, function, code in _with_comprehensions_inlined(
+            _frames_from_innermost(stack_trace)
+        ):
             path = self.shown_path(file)
             function = _RESUMED_FUNCTION.sub(r"\1", function)
             found = one_line(f"{path} in {function}: {code}")
@@ -101,3 +106,21 @@ def _frames_from_innermost(stack_trace: str) -> Iterator[tuple[str, str, str]]:
         if frame is not None:
             code = lines[index + 1].strip() if index + 1 < len(lines) else ""
             yield frame[1], frame[2], "" if _FRAME.match(code) else code
+
+
+def _with_comprehensions_inlined(
+    frames: Iterator[tuple[str, str, str]],
+) -> Iterator[tuple[str, str, str]]:
+    """Give a comprehension's line to the function around it, as Python does since 3.12."""
+    inlined: tuple[str, str, str] | None = None
+    for frame in frames:
+        file, function, code = frame
+        if function in _COMPREHENSIONS:
+            inlined = inlined or frame
+        elif inlined is not None:
+            yield inlined[0], function, inlined[2]
+            inlined = None
+        else:
+            yield file, function, code
+    if inlined is not None:  # nothing is known of what is around it
+        yield inlined

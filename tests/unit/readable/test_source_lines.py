@@ -129,3 +129,21 @@ def test_line_numbers_do_not_matter() -> None:
     assert sources.line(frame("a.py", "f", "x", line=3)) == sources.line(
         frame("a.py", "f", "x", line=40)
     )
+
+
+@pytest.mark.parametrize("kind", ["<listcomp>", "<dictcomp>", "<setcomp>"])
+def test_a_comprehension_is_a_line_of_the_function_around_it(kind: str) -> None:
+    # Until Python 3.11 it is a frame of its own.
+    outer = frame("/home/me/project/m.py", "forward", "found = [")
+    inner = frame("/home/me/project/m.py", kind, "table(row) for table, row in pairs")
+    shown = "m.py in forward: table(row) for table, row in pairs"
+    assert SourceLines(ROOT).line(outer + inner) == shown
+    assert SourceLines(ROOT).line(outer + inner + inner) == shown
+    assert SourceLines(ROOT).line(inner) == f"m.py in {kind}: table(row) for table, row in pairs"
+
+
+def test_what_a_comprehension_calls_keeps_its_name() -> None:
+    outer = frame("/home/me/project/m.py", "forward", "found = [f(x) for x in xs]")
+    inner = frame("/home/me/project/m.py", "<listcomp>", "found = [f(x) for x in xs]")
+    called = frame("/home/me/project/m.py", "f", "return x + 1")
+    assert SourceLines(ROOT).line(outer + inner + called) == "m.py in f: return x + 1"
