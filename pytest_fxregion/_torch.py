@@ -11,6 +11,7 @@ from __future__ import annotations
 
 # --- capture: how torch traces a joint graph ---
 import functools
+import threading
 import types
 import typing
 from collections.abc import Callable, Iterator
@@ -619,14 +620,19 @@ def kernels_awaited_later() -> Iterator[list[Callable[[], None]]]:
     """A scope in which generated code does not wait for its kernels to be built.
 
     Gives the list of what waits for them; each entry must be called before the code first runs.
+    What another thread compiles meanwhile is none of the scope's.
     """
     from torch._inductor.async_compile import AsyncCompile
 
     wait_now = AsyncCompile.wait
     waiting: list[Callable[[], None]] = []
+    thread = threading.get_ident()
 
     def wait_later(self: AsyncCompile, scope: dict[str, Any]) -> None:
-        waiting.append(functools.partial(wait_now, self, scope))
+        if threading.get_ident() == thread:
+            waiting.append(functools.partial(wait_now, self, scope))
+        else:
+            wait_now(self, scope)
 
     AsyncCompile.wait = wait_later  # type: ignore[method-assign]
     try:

@@ -16,6 +16,7 @@ import platform
 import shutil
 import sys
 import tempfile
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -160,8 +161,11 @@ def cpp_kernels(made: dict[str, Callable[[], str]], known: Mapping[str, str]) ->
     from torch._inductor.codecache import CppPythonBindingsCodeCache
 
     build = AsyncCompile.cpp_pybinding
+    thread = threading.get_ident()
 
     def take(self: AsyncCompile, *args: Any) -> Any:
+        if threading.get_ident() != thread:
+            return build(self, *args)
         digest = hashlib.sha256(repr(args).encode()).hexdigest()
         if digest in known:
             library = CppPythonBindingsCodeCache._load_library(known[digest], digest)

@@ -8,6 +8,7 @@ writer and writer to next readers.
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,9 @@ from pytest_fxregion._torch import (
     storage_key,
 )
 
+from .region import ArtifactCall
+from .values import attribute_of
+
 _COLLECTIVE_NAMESPACES = ("_c10d_functional", "_c10d_functional_autograd", "c10d")
 # Random state is read, set or advanced inside; where it happens matters to every later draw.
 _RNG_OPERATORS = ("run_and_save_rng_state", "run_with_rng_state", "graphsafe_run_with_rng_state")
@@ -36,6 +40,11 @@ _ASSERTIONS = (
     "aten::sym_constrain_range",
     "aten::sym_constrain_range_for_size",
 )
+
+
+_NOTHING: frozenset[str] = frozenset()
+_WRITE = frozenset({"write"})
+_BARRIER = frozenset({"barrier"})
 
 
 @dataclass(frozen=True)
@@ -51,40 +60,47 @@ def order_constraints(nodes: Sequence[Node], index: Mapping[Node, int]) -> Order
     chains: dict[str, int] = {}
     edges: list[tuple[int, int]] = []
     barriers: list[int] = []
-    kinds: dict[object, str | None] = {}
-    writes = False
+    writers: dict[Node, list[Node]] = {}
     for i, node in enumerate(nodes):
-        if node.op == "call_method":
-            kind: str | None = "write" if node.target.endswith("_") else None  # type: ignore[union-attr]
-        elif node.op != "call_function":
-            continue
-        elif node.target in kinds:
-            kind = kinds[node.target]
-        else:
-            kind = kinds[node.target] = _kind(node.target)
-        if kind is None:
-            continue
-        if kind == "barrier":
-            barriers.append(i)
-        elif kind == "write":
-            writes = True
-        else:
-            if kind in chains:
-                edges.append((chains[kind], i))
-            chains[kind] = i
-    if writes:
-        edges.extend(_storage_edges(nodes, index, kinds))
+        for kind in sorted(effects_of(node)):
+            if kind == "barrier":
+                barriers.append(i)
+            elif kind == "write":
+                writers[node] = written_arguments(node)
+            else:
+                if kind in chains:
+                    edges.append((chains[kind], i))
+                chains[kind] = i
+    if writers:
+        edges.extend(_storage_edges(nodes, index, writers))
     return Order(tuple(edges), tuple(barriers))
 
 
 def is_pure(node: Node) -> bool:
     """Whether the node does nothing but compute its value."""
-    return node.op == "call_function" and _kind(node.target) is None
+    return node.op == "call_function" and not effects_of(node)
 
 
 def is_drawn_or_pure(node: Node) -> bool:
     """Whether the node does nothing but compute its value, from random numbers perhaps."""
-    return node.op == "call_function" and _kind(node.target) in (None, "rng")
+    return node.op == "call_function" and effects_of(node) <= {"rng"}
+
+
+def effects_of(node: Node) -> frozenset[str]:
+    """Return what a node does besides computing its value; in-place random operators do two things.
+
+    ``write``, ``rng``, ``collective``, ``effect`` (outside of the graph), ``barrier`` (a switch of
+    global state).  An operator with bodies does what they do; a switch inside of one ends with it.
+    """
+    if node.op == "call_method":
+        return _WRITE if str(node.target).endswith("_") else _NOTHING
+    if node.op != "call_function":
+        return _NOTHING
+    own = _effects_of_target(node.target)
+    if not isinstance(node.target, HigherOrderOperator):
+        return own
+    inner = (effects_of(inside) for body in _bodies(node) for inside in body.graph.nodes)
+    return own | _NOTHING.union(*inner) - _BARRIER
 
 
 def written_arguments(node: Node) -> list[Node]:
@@ -93,46 +109,61 @@ def written_arguments(node: Node) -> list[Node]:
         first = node.args[0] if str(node.target).endswith("_") and node.args else None
         return [first] if isinstance(first, Node) else []
     target = node.target
+    if "write" not in effects_of(node):
+        return []
     if isinstance(target, OpOverload):
-        if not schema_of(target).is_mutable:
-            return []
         found: list[Node] = []
         for schema, value in _bound_arguments(target, node):
             if schema.alias_info is not None and schema.alias_info.is_write:
                 found.extend(_nodes_in(value))
         return found
-    if _kind(target) == "write":
-        return list(node.all_input_nodes)
-    return []
+    return list(node.all_input_nodes)
 
 
-def _kind(target: object) -> str | None:
+def _effects_of_target(target: object) -> frozenset[str]:
     if isinstance(target, OpOverload):
-        name = target.name()
-        if target.namespace in _COLLECTIVE_NAMESPACES:
-            return "collective"
-        if torch.Tag.nondeterministic_seeded in target.tags:
-            return "rng"
-        if schema_of(target).is_mutable:
-            return "write"
-        if name.split(".")[0] in _ASSERTIONS:
-            return None
-        return "effect" if target in side_effectful_functions else None
+        return _effects_of_operator(target)
+    if isinstance(target, ArtifactCall):
+        return _NOTHING if target.is_lean else _BARRIER  # what was compiled may do anything
     if target in global_state_switches:
-        return "barrier"
-    if isinstance(target, HigherOrderOperator):
-        name = target.name()
-        if name in _RNG_OPERATORS:
-            return "rng"
-        if name == "triton_kernel_wrapper_mutation":
-            return "write"
-        return "effect" if target in side_effectful_functions else None
+        return _BARRIER
     name = getattr(target, "__name__", "")
-    if getattr(target, "__module__", "") in ("_operator", "operator"):
-        return "write" if _writes_first_operand(name) else None
-    if target in side_effectful_functions:
-        return "effect"
-    return None
+    if isinstance(target, HigherOrderOperator):
+        if name in _RNG_OPERATORS:
+            return frozenset({"rng"})
+        if name == "triton_kernel_wrapper_mutation":
+            return _WRITE
+    elif getattr(target, "__module__", "") in ("_operator", "operator"):
+        return _WRITE if _writes_first_operand(name) else _NOTHING
+    return frozenset({"effect"}) if target in side_effectful_functions else _NOTHING
+
+
+@functools.cache
+def _effects_of_operator(overload: OpOverload) -> frozenset[str]:
+    found = set()
+    if overload.namespace in _COLLECTIVE_NAMESPACES:
+        found.add("collective")
+    if torch.Tag.nondeterministic_seeded in overload.tags:
+        found.add("rng")
+    if schema_of(overload).is_mutable:
+        found.add("write")
+    is_assertion = overload.name().split(".")[0] in _ASSERTIONS
+    if not found and not is_assertion and overload in side_effectful_functions:
+        found.add("effect")
+    return frozenset(found)
+
+
+def _bodies(node: Node) -> list[GraphModule]:
+    """Return the graphs that an operator takes as arguments."""
+    owner = node.graph.owning_module
+    if owner is None:
+        return []
+    held = [
+        attribute_of(owner, str(source.target))
+        for source in node.all_input_nodes
+        if source.op == "get_attr"
+    ]
+    return [body for body in held if isinstance(body, GraphModule)]
 
 
 def _writes_first_operand(name: str) -> bool:
@@ -143,18 +174,21 @@ def _writes_first_operand(name: str) -> bool:
 
 
 def _storage_edges(
-    nodes: Sequence[Node], index: Mapping[Node, int], kinds: Mapping[object, str | None]
+    nodes: Sequence[Node], index: Mapping[Node, int], writers: Mapping[Node, Sequence[Node]]
 ) -> list[tuple[int, int]]:
-    """Order the writers of each storage with its readers; see :func:`alias_classes`."""
+    """Order the writers of each storage with its readers; see :func:`alias_classes`.
+
+    ``writers``: of each node that writes, to which arguments.
+    """
     alias = alias_classes(nodes, index)
-    written = {alias[index[arg]] for node in nodes for arg in _writes(node, kinds)}
+    written = {alias[index[arg]] for arguments in writers.values() for arg in arguments}
     last_write: dict[int, int] = {}
     reads: dict[int, list[int]] = {}
     edges: list[tuple[int, int]] = []
     for i, node in enumerate(nodes):
         if node.op in ("placeholder", "get_attr") or node.target is operator.getitem:
             continue  # takes a value out of its container: no storage is read
-        writes = {alias[index[arg]] for arg in _writes(node, kinds)}
+        writes = {alias[index[arg]] for arg in writers.get(node, ())}
         touched = {alias[index[arg]] for arg in node.all_input_nodes}
         for storage in sorted(touched & written):
             if storage in last_write:
@@ -165,12 +199,6 @@ def _storage_edges(
             else:
                 reads.setdefault(storage, []).append(i)
     return edges
-
-
-def _writes(node: Node, kinds: Mapping[object, str | None]) -> list[Node]:
-    if node.op == "call_function" and kinds.get(node.target) not in ("write", "collective", "rng"):
-        return []
-    return written_arguments(node) if node.op in ("call_function", "call_method") else []
 
 
 def alias_classes(nodes: Sequence[Node], index: Mapping[Node, int]) -> list[int]:

@@ -6,6 +6,7 @@ annotation → effects → partition → scoop → fingerprint → compile → s
 from __future__ import annotations
 
 import gc
+import threading
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -68,8 +69,13 @@ def compile_regions(gm: GraphModule, example_inputs: Sequence[object] = ()) -> R
     before anything is compiled, and :class:`~pytest_fxregion.errors.RegionError` for a region that
     does not compile.
     """
-    with without_node_metadata():
+    with _ONE_AT_A_TIME, without_node_metadata():
         return _Compilation().run(gm, _flat(example_inputs))
+
+
+# Inductor's options, its caches and what is patched around a compile belong to the process.
+# (Dynamo's own lock is not held by backwards, nor for graphs that it did not trace.)
+_ONE_AT_A_TIME = threading.RLock()
 
 
 class _Compilation:

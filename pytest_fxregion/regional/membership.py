@@ -14,6 +14,7 @@ from pytest_fxregion._torch import operator_under_rng_state
 
 from .annotation import Annotation, AnnotationReader
 from .effects import is_pure
+from .region import ArtifactCall
 from .symbols import is_arithmetic_on_sizes
 
 
@@ -27,8 +28,8 @@ def members(gm: GraphModule, reader: AnnotationReader) -> dict[Node, Annotation]
     numbers: list[Node] = []
     for node in gm.graph.nodes:
         op = node.op
-        if op == "get_attr":
-            continue
+        if op == "get_attr" or isinstance(node.target, ArtifactCall):
+            continue  # what is compiled already keeps the annotation of its nodes
         if node.target is operator.getitem and op == "call_function":
             # Values cross a border flat: an item is taken where its container is made.
             source = node.args[0]

@@ -86,6 +86,53 @@ def test_random_draws_keep_their_order() -> None:
     assert order(gm) == {("rand_like", "bernoulli")}
 
 
+def test_numbers_drawn_in_place_are_a_draw_and_a_write() -> None:
+    def fn(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        y = x.clone()
+        before = y.sin()
+        y.uniform_()
+        return before, y.cos(), torch.rand_like(x)
+
+    assert order(traced(fn, torch.ones(3))) == {
+        ("sin", "uniform_"),
+        ("uniform_", "cos"),
+        ("uniform_", "rand_like"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (torch.sin, {("rand_like", "rand_like_1")}),
+        (torch.rand_like, {("rand_like", "call"), ("call", "rand_like_1")}),
+        (
+            lambda x: x.mul_(2),
+            {
+                *(("rand_like", "rand_like_1"), ("rand_like", "call")),
+                *(("call", "rand_like_1"), ("call", "output")),
+            },
+        ),
+    ],
+    ids=["pure", "random", "write"],
+)
+def test_operator_does_what_its_body_does(
+    body: Callable[..., Any], expected: set[tuple[str, str]]
+) -> None:
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    first = graph.call_function(aten.rand_like.default, (x,))
+    held = graph.get_attr("body")
+    call = graph.create_node(
+        "call_function", torch.ops.higher_order.invoke_subgraph, (held, "id", x), name="call"
+    )
+    second = graph.call_function(aten.rand_like.default, (x,))
+    graph.output((first, call, second))
+    names = {"rand_like_default": "rand_like", "rand_like_default_1": "rand_like_1"}
+    found = order(fx.GraphModule({"body": traced(body, torch.ones(3))}, graph))
+    assert {(names.get(a, a), names.get(b, b)) for a, b in found} == expected
+    assert is_pure(call) is (body is torch.sin)
+
+
 def test_collectives_keep_their_order() -> None:
     graph = fx.Graph()
     x = graph.placeholder("x")

@@ -50,6 +50,13 @@ def test_original_graph_is_left_as_it_is(compiles: Compiles) -> None:
     assert (text(gm), gm.code) == before
 
 
+def test_what_is_compiled_is_not_compiled_again(compiles: Compiles) -> None:
+    once = compile_regions(chain()).graph_module
+    twice = compile_regions(once)
+    assert twice.regions == ()
+    assert_same_result(once, twice, X, Y)
+
+
 def test_region_tells_what_it_took(compiles: Compiles) -> None:
     (found,) = compile_regions(chain()).regions
     assert found.name == "inductor_region_0"
