@@ -2,6 +2,7 @@
 
 ``pytest`` on an empty folder, with the plugin and without it (``-p no:fxregion``), alternating,
 each in a process of its own.  CPU time of the process, the median of the differences of pairs.
+Byte code is written once, into a folder of this run, whatever ``PYTHONDONTWRITEBYTECODE`` says.
 
     python benchmarks/idle.py [PAIRS]
 """
@@ -23,10 +24,12 @@ PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
 HEAVY = ("torch", "triton", "numpy", "syrupy")
 
 
-def cpu_seconds(arguments: list[str], folder: str) -> float:
+def cpu_seconds(arguments: list[str], folder: str, environment: dict[str, str]) -> float:
     """CPU time, user and system, of one run of pytest in an empty folder."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run([*PYTEST, *arguments], cwd=folder, capture_output=True, check=False)
+    done = subprocess.run(
+        [*PYTEST, *arguments], cwd=folder, env=environment, capture_output=True, check=False
+    )
     assert done.returncode == 5, done.stdout  # nothing was collected
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
@@ -49,13 +52,15 @@ def imported_on_our_account(folder: str) -> list[str]:
 
 
 def main(pairs: int) -> None:
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as compiled:
+        environment = {**os.environ, "PYTHONPYCACHEPREFIX": compiled}
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
         for arguments in ([], ["-p", "no:fxregion"]):  # byte code is written
-            cpu_seconds(arguments, folder)
+            cpu_seconds(arguments, folder, environment)
         without, more = [], []
         for number in range(pairs):
             order = ([], ["-p", "no:fxregion"]) if number % 2 else (["-p", "no:fxregion"], [])
-            times = {len(arguments): cpu_seconds(arguments, folder) for arguments in order}
+            times = {len(given): cpu_seconds(given, folder, environment) for given in order}
             without.append(times[2])
             more.append(times[0] - times[2])
         found = {
