@@ -65,6 +65,18 @@ def node_of_traced_tensor(tensor: torch.Tensor, tracer: Any) -> fx.Node | None:
     return None if slot is None else slot.proxy.node
 
 
+def written_inputs(graph: fx.Graph) -> list[fx.Node]:
+    """Return the inputs that AOTAutograd writes to after a forward, with what that returns.
+
+    ``InputMutationAOTOutput`` and ``meta["desc"]``: 2.11 to 2.15.
+    """
+    from torch._functorch._aot_autograd.descriptors import InputMutationAOTOutput
+
+    returned = graph.output_node().meta.get("desc", ())
+    written = [d.mutated_input for d in returned if isinstance(d, InputMutationAOTOutput)]
+    return [p for p in graph.find_nodes(op="placeholder") if p.meta.get("desc") in written]
+
+
 def memory_budget(node: fx.Node) -> float | None:
     """Return the budget that ``region_activation_memory_budget`` annotates a node with, 2.13 on."""
     key = getattr(torch.fx.traceback, "MEMORY_BUDGET_ANNOTATION_KEY", None)
@@ -162,6 +174,19 @@ def size_hint(size: int | torch.SymInt) -> int:
         return size
     hint = size.node.hint
     return -1 if hint is None else int(hint)
+
+
+def possible_size(size: int | torch.SymInt) -> int:
+    """Return a number that a size may have, for all sizes of a graph alike.
+
+    That of the traced call; for a symbol of which only running would tell, the least that it may be
+    and that is not special.  ``ShapeEnv.backed_var_to_val``, ``var_to_range``: 2.11 to 2.15.
+    """
+    if isinstance(size, int):
+        return size
+    known, ranges = size.node.shape_env.backed_var_to_val, size.node.shape_env.var_to_range
+    unknown = {s: max(2, ranges[s].lower) for s in size.node.expr.free_symbols if s not in known}
+    return int(size.node.expr.xreplace({**known, **unknown}))
 
 
 def untyped_size(tensor: torch.Tensor) -> int | torch.SymInt:

@@ -116,8 +116,14 @@ def new_inductor_cache() -> Iterator[None]:
 
     folder = tempfile.mkdtemp(prefix="fxregion-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    with fresh_cache(dir=folder, delete=False):
-        yield
+    failure: Exception | None = None
+    with fresh_cache(dir=folder, delete=False):  # would log every failure that it sees
+        try:
+            yield
+        except Exception as error:
+            failure = error
+    if failure is not None:
+        raise failure
 
 
 def is_standalone_compile_replaced() -> bool:

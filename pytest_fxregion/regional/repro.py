@@ -11,7 +11,9 @@ from textwrap import indent
 import torch
 from torch.fx import GraphModule
 
-from pytest_fxregion._torch import size_hint
+from pytest_fxregion._torch import possible_size
+
+from .symbols import free_symbols_of
 
 _SCRIPT = """\
 import torch
@@ -32,7 +34,7 @@ operands = [
 {operands}
 ]
 with torch.no_grad(), torch._inductor.config.patch({configs}):
-    print(torch.compile(Region())(*operands))
+    print(torch.compile(Region(), dynamic={dynamic})(*operands))
 """
 
 
@@ -40,11 +42,12 @@ def repro_script(body: GraphModule, configs: Mapping[str, object]) -> str | None
     """Write the script; None if the body holds subgraphs or other objects, which text cannot."""
     if holds_objects(body):
         return None
-    operands = [_operand(node.meta["val"]) for node in body.graph.find_nodes(op="placeholder")]
+    values = [node.meta["val"] for node in body.graph.find_nodes(op="placeholder")]
     return _SCRIPT.format(
         code=indent(method_text(body), "    "),
-        operands=indent("\n".join(f"{operand}," for operand in operands), "    "),
+        operands=indent("\n".join(f"{_operand(value)}," for value in values), "    "),
         configs=dict(configs),
+        dynamic=any(map(free_symbols_of, values)),
     )
 
 
@@ -65,6 +68,6 @@ def method_text(body: GraphModule) -> str:
 
 def _operand(value: object) -> str:
     if isinstance(value, torch.Tensor):
-        shape, stride = (tuple(map(size_hint, sizes)) for sizes in (value.shape, value.stride()))
+        shape, stride = (tuple(map(possible_size, s)) for s in (value.shape, value.stride()))
         return f"strided({shape}, {stride}, {value.dtype}, {str(value.device)!r})"
-    return str(size_hint(value)) if isinstance(value, torch.SymInt) else repr(value)
+    return str(possible_size(value)) if isinstance(value, torch.SymInt) else repr(value)
