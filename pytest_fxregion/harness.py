@@ -29,6 +29,7 @@ from pytest_fxregion.checks.culprit import IsWrong, explain, script_files, scrip
 from pytest_fxregion.checks.culprit.pieces import compiled_pieces
 from pytest_fxregion.checks.gradient_accumulation import (
     EagerAccumulations,
+    checkpoints_watched,
     uncached_autocast,
     unfolded_checkpoints,
 )
@@ -128,14 +129,15 @@ class FxRegion:
         ):
             compiled = torch.compile(function, backend=RegionalBackend(capture), dynamic=dynamic)
             known_breaks = graph_breaks()
-            regional = execute(
-                call,
-                run=compiled,
-                seed=self.seed,
-                backward=backward,
-                grad_outputs=cotangents,
-                before_backward=between_graphs.watch_call,
-            )
+            with checkpoints_watched(between_graphs):
+                regional = execute(
+                    call,
+                    run=compiled,
+                    seed=self.seed,
+                    backward=backward,
+                    grad_outputs=cotangents,
+                    before_backward=between_graphs.watch_call,
+                )
             compilation = capture.result()
             again = Again(call, self.seed, backward, eager.cotangents, dynamic)
             tracked = Tracked(

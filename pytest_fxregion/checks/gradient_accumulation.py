@@ -89,6 +89,7 @@ class EagerAccumulations:
     _arrivals: dict[tuple[AutogradNode, int], list[tuple[tuple[Form, ...], str]]] = field(
         default_factory=lambda: defaultdict(list)
     )
+    _watched: set[AutogradNode] = field(default_factory=set)
     _reached: list[AutogradNode] = field(default_factory=list)
     _returned_views: list[tuple[list[tuple[AutogradNode, int]], Form]] = field(default_factory=list)
 
@@ -109,7 +110,9 @@ class EagerAccumulations:
                 path = _path((edge.node, edge.output_nr), (end.node, end.output_nr))
                 self._returned_views.append((path, _form_of(base)))
         for node in reachable([o.grad_fn for o in roots if o.grad_fn is not None]):
-            node.register_hook(self._record(node))
+            if node not in self._watched:  # a checkpoint's backward can lead to the same nodes
+                self._watched.add(node)
+                node.register_hook(self._record(node))
 
     def _record(self, node: AutogradNode) -> Any:
         def after_backward(grad_inputs: Sequence[Any], _grad_outputs: Sequence[Any]) -> None:
@@ -179,6 +182,29 @@ def unfolded_checkpoints() -> Iterator[None]:
         return run_function(*args)
 
     with patch.object(function, "apply", call):
+        yield
+
+
+@contextmanager
+def checkpoints_watched(watched: EagerAccumulations) -> Iterator[None]:
+    """While active, ``watched`` sees into the backward of a reentrant checkpoint as well.
+
+    For the compiled call: what dynamo does not trace, because the graph breaks in the checkpoint's
+    function, is such a checkpoint there, and its sums are made in a backward of its own.
+    """
+    function: Any = torch.utils.checkpoint.CheckpointFunction
+    backward, run = function.backward, torch.autograd.backward
+
+    def inner(tensors: Sequence[torch.Tensor], *args: Any, **kwargs: Any) -> None:
+        watched.watch_call({}, tensors)
+        with patch.object(torch.autograd, "backward", run):
+            run(tensors, *args, **kwargs)
+
+    def outer(ctx: Any, *gradients: Any) -> Any:
+        with patch.object(torch.autograd, "backward", inner):
+            return backward(ctx, *gradients)
+
+    with patch.object(function, "backward", staticmethod(outer)):
         yield
 
 

@@ -138,6 +138,21 @@ def test_the_second_opinion_hides_no_fault(unpacked_run: RegionRun) -> None:
     assert faults(unpacked_run, altered(unpacked_run, tag_another))
 
 
+def test_the_second_opinion_is_of_graphs_and_not_of_what_lies_between() -> None:
+    def function(x: Tensor, y: Tensor) -> Any:
+        hidden = x * 2
+        hidden.register_hook(lambda g: g + g)  # torch tags its sum
+        result = hidden.sin() + y
+        return {"one": result, "all": [result, y]}  # whose gradients the caller sums
+
+    run = run_of(function, leaf(3), leaf(3, 3))
+    assert len(run.tracked.between_graphs) == 2
+    assert not run.joint.gradient_accumulations
+    run.check_gradient_accumulation()
+    joint = altered(run, lambda nodes: nodes[-1].meta.update(is_gradient_acc=True))
+    assert faults(run, joint)
+
+
 def test_a_graph_that_does_not_run_without_data_gives_no_second_opinion(
     unpacked_run: RegionRun,
 ) -> None:

@@ -158,6 +158,27 @@ def test_a_value_that_a_graph_hands_on_in_vain_gets_no_gradient() -> None:
     )
 
 
+def test_sums_in_a_checkpoint_that_dynamo_leaves_to_eager_count() -> None:
+    def twice(x: Tensor, weight: Tensor) -> Tensor:
+        hidden = x * weight
+        torch._dynamo.graph_break()  # a break in here, and nothing of the call is traced
+        return hidden.sin() + hidden.cos()
+
+    def nested(x: Tensor, weight: Tensor) -> Tensor:
+        inner: Tensor = checkpoint(twice, x, weight, use_reentrant=True)
+        return inner + x
+
+    def function(x: Tensor, weight: Tensor) -> Any:
+        hidden: Tensor = checkpoint(nested, x * 2, weight, use_reentrant=True)
+        return hidden, hidden * weight
+
+    run = run_of(function, leaf(3), leaf(3))
+    run.check()
+    joint = [graph.joint.graph for graph in run.graphs if graph.joint is not None]
+    assert not any(map(tagged_nodes, joint))
+    assert sum(len(a.uses) - 1 for a in run.tracked.between_graphs) == 4
+
+
 def test_clean_tags_pass(model_run: RegionRun) -> None:
     model_run.check_gradient_accumulation()
     assert sorted(len(a.uses) for a in model_run.tracked.eager) == [2, 3]
