@@ -10,6 +10,10 @@ the forward's there, and unused, is taken out.
 Where code asks for a memory budget, torch's min-cut partitioner decides what is saved: it is the
 one that knows of budgets.
 
+Nor does it know that inputs which the function writes to (the statistics of a batch norm) are
+written to after the forward: what recomputing reads of them is another value by then, and autograd
+refuses to hand it out.  A copy is saved of them.
+
 What a partitioner puts in place of random operations that are recomputed is annotated as they were.
 """
 
@@ -29,10 +33,13 @@ from pytest_fxregion._torch import (
     memory_budget,
     min_cut_partition,
     without_merging_of_equal_nodes,
+    written_inputs,
 )
 from pytest_fxregion.passes.metadata import BACKWARD, SIDE
 from pytest_fxregion.passes.replacements import RandomOperations
 from pytest_fxregion.regional.effects import is_drawn_or_pure
+
+CLONE = torch.ops.aten.clone.default
 
 _READER = "fxregion_reader_of_unused_results"
 
@@ -55,7 +62,42 @@ def partition(joint_graph: fx.GraphModule, joint_inputs: Any, **rest: Any) -> tu
     for node in reversed(list(backward.graph.nodes)):
         if _is_forwards(node) and not node.users and is_drawn_or_pure(node):
             backward.graph.erase_node(node)
+    _save_copies_of_what_is_written(*halves, rest["num_fwd_outputs"])
     return halves
+
+
+def _save_copies_of_what_is_written(
+    forward: fx.GraphModule, backward: fx.GraphModule, num_forward_outputs: int
+) -> None:
+    """Save a copy of each input that is written to after the forward and read to recompute."""
+    end = forward.graph.output_node()
+    (outputs,) = end.args
+    assert isinstance(outputs, (tuple, list))
+    results, saved = outputs[:num_forward_outputs], list(outputs[num_forward_outputs:])
+    given = {p.name: p for p in backward.graph.find_nodes(op="placeholder")}
+    for node in written_inputs(forward.graph):
+        if node not in saved or not all(map(_is_forwards, given[node.name].users)):
+            continue  # not there, or needed for a gradient: eager refuses that too
+        value = node.meta["val"]
+        with forward.graph.inserting_before(_first_operation(forward.graph)), value.fake_mode:
+            copied = forward.graph.create_node(
+                "call_function", CLONE, (node,), name=f"{node.name}_before"
+            )
+            copied.meta = {"val": value.clone()}
+        saved[saved.index(node)] = copied
+        with backward.graph.inserting_before(given[node.name]):
+            taken = backward.graph.placeholder(copied.name)
+        taken.meta = dict(given[node.name].meta)
+        given[node.name].replace_all_uses_with(taken)
+        backward.graph.erase_node(given[node.name])
+    end.args = ((*results, *saved),)
+    for half in (forward, backward):
+        half.recompile()
+
+
+def _first_operation(graph: fx.Graph) -> fx.Node:
+    node: fx.Node = next(node for node in graph.nodes if node.op != "placeholder")
+    return node
 
 
 def _is_forwards(node: fx.Node) -> bool:

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from pytest_fxregion import FxRegion
 from tests.unit.test_harness import harness
@@ -29,3 +30,31 @@ def test_a_forwards_random_numbers_are_not_drawn_again_in_the_backward() -> None
     run.check_numerics(exact=True)  # and the generator's state
     assert "randn" in run.forward.text
     assert "randn.default" not in run.backward.text
+
+
+def test_what_the_forward_writes_to_is_recomputed_from_as_it_was() -> None:
+    # torch's partitioner saves the buffers themselves, and the backward then raises.
+    norm = nn.BatchNorm1d(6)
+
+    def function(x: Tensor) -> Tensor:
+        y: Tensor = checkpoint(lambda t: norm(t.sin()).exp(), x, use_reentrant=True)
+        return y.cos()
+
+    fxregion: FxRegion = harness()
+    run = fxregion(function, fxregion.randn(6, 6, requires_grad=True))
+    run.check()
+    assert "running_mean after the call" in str(run.regional.values)
+    assert "_native_batch_norm_legit_functional" in run.backward.recomputed
+    assert "primals_3_before" in [value.name for value in run.forward.saved_for_backward]
+
+
+def test_what_the_function_itself_writes_to_is_recomputed_from_as_it_was() -> None:
+    def function(x: Tensor, shift: Tensor) -> Tensor:
+        y: Tensor = checkpoint(lambda t, s: (t + s).sin(), x, shift, use_reentrant=True)
+        shift.mul_(3)
+        return y.cos()
+
+    fxregion: FxRegion = harness()
+    run = fxregion(function, fxregion.randn(6, requires_grad=True), fxregion.randn(6))
+    run.check()
+    assert {"add", "sin"} <= run.backward.recomputed.keys()
