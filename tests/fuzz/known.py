@@ -33,6 +33,18 @@ REASONS = (
         r"\.(chunk|split)\(",
     ),
     Reason(
+        "eager refuses: what is written to overlaps with what is read",
+        r"in _run_eager\n[\s\S]*RuntimeError: unsupported operation: some elements of the input "
+        r"tensor and the written-to tensor refer to a single memory location",
+        r"_\(|\] = ",
+    ),
+    Reason(
+        "eager refuses: what selective checkpointing keeps is written to",
+        r"in _run_eager\n[\s\S]*RuntimeError: Tensor cached during selective activation checkpoint "
+        r"has been mutated",
+        r"create_selective_checkpoint_contexts",
+    ),
+    Reason(
         "nothing compiled: the graph breaks",
         r"torch\.compile made no graph of the function and ran it eagerly",
         r"Gate\.apply\((\w+), \1\)|graph_break\(\)",
@@ -55,6 +67,12 @@ REASONS = (
         "a hook on a view that is returned is lost by AOTAutograd",
         r"do not compute what eager does",
         r"\bv\d+\.register_hook",
+        torchs_own=True,
+    ),
+    Reason(
+        "a hook on an argument that is written to afterwards gets the last value's gradient",
+        r"do not compute what eager does",
+        r"\b([abc])\.register_hook\((?:.*\n)+?.*\b\1(?:\.\w+_\(|\[.*\] = )",
         torchs_own=True,
     ),
     Reason(

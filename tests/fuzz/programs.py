@@ -683,6 +683,9 @@ def programs(draw: st.DrawFn, *, longest: int = 10) -> Program:
         drawing.values.append(Value(name, shape, grad, writable=not grad, leaf=True))
     drawing.budget = draw(st.integers(4, longest))
     statements = drawing.statements(0)
+    if all(v.leaf for v in drawing.values):  # hooks and writes alone are no graph
+        first = drawing.values[0]
+        statements = (*statements, drawing.let(f"torch.sin({first.name})", first.shape, first))
     names = _results(drawing, statements)
     program = Program(
         tuple(inputs), statements, names, draw(st.integers(0, 3)) == 0, draw(st.integers(0, 7)) == 0
