@@ -16,7 +16,7 @@ BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 STAMP := $(VENV)/.installed-$(or $(TORCH),$(TORCH_DEFAULT))
 
-.PHONY: help demo test test-page screenshots lint format compat gpu-check docs fuzz clean
+.PHONY: help demo test browser test-page screenshots lint format compat gpu-check docs fuzz clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -29,11 +29,14 @@ test: $(STAMP) ## run the whole suite
 	@echo "== the suite, on two processes"
 	$(PYTEST) -n 2 --dist loadgroup --fxregion --durations=10
 
-test-page: $(VENV)/.page-installed ## test the HTML report in Chromium, which the machine must have
+browser: $(VENV)/.page-installed ## get a Chromium for the next two, if the machine has none
+	$(BIN)/python -m tests.page.browser
+
+test-page: $(VENV)/.page-installed ## test the HTML report in Chromium
 	$(PYTEST) tests/page -ra
 
 screenshots: $(VENV)/.page-installed ## take the README's picture of the HTML report
-	$(BIN)/python scripts/screenshots.py
+	$(BIN)/python -m scripts.screenshots
 
 $(VENV)/.page-installed: $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[page]"

@@ -1,10 +1,9 @@
 """Take the README's picture of the HTML report: docs/images/report.png.
 
-    python scripts/screenshots.py [--keep PAGE.html]
+    python -m scripts.screenshots [--keep PAGE.html]
 
 It runs a copy of the examples and of one model with an annotated line moved out of its region, so
-that something has failed, and opens what was written in Chromium (`make screenshots` installs what
-is needed; FXREGION_BROWSER names another browser).
+that something has failed, and opens what was written in Chromium (`make browser` gets one).
 """
 
 from __future__ import annotations
@@ -16,6 +15,8 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+from tests.page.browser import launch
 
 ROOT = Path(__file__).parents[1]
 PICTURE = ROOT / "docs" / "images" / "report.png"
@@ -72,11 +73,9 @@ def write_page(folder: Path) -> Path:
 def take_picture(page: Path) -> None:
     from playwright.sync_api import sync_playwright
 
-    names = ("chromium", "chromium-browser", "google-chrome")
-    found = os.environ.get("FXREGION_BROWSER") or next(filter(None, map(shutil.which, names)), None)
     PICTURE.parent.mkdir(parents=True, exist_ok=True)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        browser = launch(playwright)
         window = browser.new_page(viewport={"width": 1200, "height": 700})
         window.goto(page.as_uri())
         tests = window.get_by_role("listbox", name="Tests").get_by_role("option")

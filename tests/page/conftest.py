@@ -1,16 +1,12 @@
 """Chromium, driven by Playwright; without both, these tests are skipped and say how to have them.
 
-``make test-page`` installs what Python needs and runs them.  The browser is the machine's own
-Chromium, the one that ``FXREGION_BROWSER`` names, or Playwright's.
+``make browser`` gets what is missing, ``make test-page`` runs them.
 """
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -18,49 +14,20 @@ import pytest
 
 from pytest_fxregion.report.page.model import Page
 from pytest_fxregion.report.page.render import render
+from tests.page.browser import launch, missing
 from tests.page.driving import Driven
 from tests.unit.report.page.data import hundred, large, page_of, passed
-
-_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-_ARGUMENTS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-)
-
-
-def _missing() -> str | None:
-    """Return what is not there for these tests to run."""
-    for package in ("playwright", "axe_playwright_python"):
-        if find_spec(package) is None:
-            return f"{package} is not installed"
-    if _on_path() is None and not _playwrights_own().exists():
-        return "there is no Chromium"
-    return None
-
-
-def _on_path() -> str | None:
-    return os.environ.get("FXREGION_BROWSER") or next(filter(None, map(shutil.which, _NAMES)), None)
-
-
-def _playwrights_own() -> Path:
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        return Path(playwright.chromium.executable_path)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run these tests in one process, as one browser serves them all, or say why they do not."""
     ours = [item for item in items if item.path.parent == Path(__file__).parent]
-    missing = _missing() if ours else None
+    lacking = missing() if ours else None
     for item in ours:
         item.add_marker(pytest.mark.xdist_group("browser"))
-        if missing is not None:
-            item.add_marker(pytest.mark.skip(reason=f"{missing}; `make test-page` runs these"))
+        if lacking is not None:
+            reason = f"{lacking}; `make browser test-page` gets it and runs these"
+            item.add_marker(pytest.mark.skip(reason=reason))
 
 
 @pytest.fixture(scope="session")
@@ -68,7 +35,7 @@ def browser() -> Iterator[Any]:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=_on_path(), args=list(_ARGUMENTS))
+        browser = launch(playwright)
         yield browser
         browser.close()
 

@@ -246,7 +246,7 @@ def test_colours_follow_the_system_until_chosen(driven: Driven, suite: Path) -> 
     theme = "document.documentElement.dataset.theme"
     assert driven.page.evaluate(theme) == "light"
     driven.page.emulate_media(color_scheme="dark")
-    driven.page.wait_for_function(f"{theme} === 'dark'")
+    driven.page.locator("html[data-theme=dark]").wait_for(state="attached")
     driven.press("t")
     assert driven.page.evaluate(theme) == "light"
     driven.page.reload()
