@@ -25,13 +25,12 @@ from pytest_fxregion.capture.observer import Capture
 from pytest_fxregion.capture.partitioning import memory_budgets_ignored
 from pytest_fxregion.capture.record import Compilation
 from pytest_fxregion.checks.annotations import AnnotatedLines, describe, lost_lines
+from pytest_fxregion.checks.as_traced import uncached_autocast, unfolded_checkpoints
 from pytest_fxregion.checks.culprit import IsWrong, explain, script_files, script_name
 from pytest_fxregion.checks.culprit.pieces import compiled_pieces
 from pytest_fxregion.checks.gradient_accumulation import (
     EagerAccumulations,
     checkpoints_watched,
-    uncached_autocast,
-    unfolded_checkpoints,
 )
 from pytest_fxregion.checks.numerics import Tolerance
 from pytest_fxregion.checks.outside import results_outside

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -170,22 +170,6 @@ class EagerAccumulations:
 
 
 @contextmanager
-def unfolded_checkpoints() -> Iterator[None]:
-    """While active, a reentrant checkpoint is the plain call of its function.
-
-    It hides its function's autograd graph in a backward of its own, which adds to ``.grad`` fields
-    directly.  torch.compile traces through it, and so must what its graph is compared with.
-    """
-    function = torch.utils.checkpoint.CheckpointFunction
-
-    def call(run_function: Callable[..., Any], _preserve_rng_state: bool, *args: Any) -> Any:
-        return run_function(*args)
-
-    with patch.object(function, "apply", call):
-        yield
-
-
-@contextmanager
 def checkpoints_watched(watched: EagerAccumulations) -> Iterator[None]:
     """While active, ``watched`` sees into the backward of a reentrant checkpoint as well.
 
@@ -206,21 +190,6 @@ def checkpoints_watched(watched: EagerAccumulations) -> Iterator[None]:
 
     with patch.object(function, "backward", staticmethod(outer)):
         yield
-
-
-@contextmanager
-def uncached_autocast() -> Iterator[None]:
-    """While active, autocast casts a parameter anew for each use, as a traced graph does.
-
-    With its cache both uses share one cast, and their gradients are summed in low precision before
-    they are cast back: other sums than those of the compiled call.
-    """
-    before = torch.is_autocast_cache_enabled()
-    torch.set_autocast_cache_enabled(False)
-    try:
-        yield
-    finally:
-        torch.set_autocast_cache_enabled(before)
 
 
 def disagreements(

@@ -14,11 +14,10 @@ import torch
 
 from pytest_fxregion import FxRegion
 from pytest_fxregion.call import Call
-from pytest_fxregion.checks.gradient_accumulation import unfolded_checkpoints
 from pytest_fxregion.checks.numerics import Tolerance, compare
 from pytest_fxregion.device import Device
 from pytest_fxregion.execution import execute
-from pytest_fxregion.harness import compiler_reset, only_torchs_own_trace
+from pytest_fxregion.harness import as_traced, compiler_reset, only_torchs_own_trace
 from tests.fuzz.trial import TEST, load
 
 # What is wrong is wrong by more than rounding of small programs.
@@ -34,7 +33,7 @@ class _Plain(FxRegion):
         self, function: Callable[..., Any], /, *args: Any, dynamic: bool | None = None
     ) -> _Plain:
         call = Call(function, args, {})
-        with unfolded_checkpoints():
+        with as_traced():
             eager = execute(call, seed=self.seed, backward=True)
         with only_torchs_own_trace(), compiler_reset():
             compiled = torch.compile(function, backend="aot_eager", dynamic=dynamic)

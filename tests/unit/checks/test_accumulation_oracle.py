@@ -14,12 +14,12 @@ from torch.fx.traceback import annotate
 from torch.utils.checkpoint import checkpoint
 
 from pytest_fxregion import FxRegion, RegionRun
+from pytest_fxregion.checks.as_traced import unfolded_checkpoints
 from pytest_fxregion.checks.gradient_accumulation import (
     Accumulation,
     disagreements,
     source_line,
     tagged_nodes,
-    unfolded_checkpoints,
 )
 from pytest_fxregion.device import CPU
 from pytest_fxregion.errors import CheckError
