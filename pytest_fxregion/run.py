@@ -241,7 +241,7 @@ class RegionRun:
         graphs = (
             f"---- {section.title} ----\n{section.text}\n" for section in self.document.sections
         )
-        numbers = (f"  {difference}" for difference in self.differences)
+        numbers = [f"  {difference}" for difference in self.differences] or ["  not checked"]
         sums = (f"  {accumulation}" for accumulation in self.tracked.eager)
         parts = [*graphs, "---- numbers ----", *numbers]
         if self.machine_code:

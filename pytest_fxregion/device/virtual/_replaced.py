@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace, TracebackType
@@ -286,6 +287,18 @@ def inductor(replaced: Replacements) -> None:
         "make_precompile_fn",
         lambda self, *args, **kwargs: lambda: {},
     )
+
+
+def advice(replaced: Replacements) -> None:
+    """Keep Inductor from recommending TF32, which the interpreter does not have.
+
+    Called with everything else in place: importing Inductor's compiler asks about the device.  It
+    also warns of torch's own deprecated code, of which no test is to fail.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from torch._inductor import compile_fx
+    replaced.set(compile_fx, "_warn_tf32_disabled", lambda: None)
 
 
 def _run_kernel(self: Any, *args: Any, stream: Any = None, **kwargs: Any) -> None:

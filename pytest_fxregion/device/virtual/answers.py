@@ -191,4 +191,5 @@ def activate(arch: Architecture) -> Iterator[None]:
         # As in a real process: what was asked of the device before it was first used (a seed) is
         # done now.
         torch.cuda.init()
+        _replaced.advice(replaced)
         yield
