@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import pytest
+
 from pytest_fxregion.report.page.model import Test
 from pytest_fxregion.report.page.render import render
 from tests.page.driving import Driven
@@ -49,6 +51,19 @@ def test_equal_lines_are_folded_and_open_on_enter(driven: Driven, suite: Path) -
     assert folds.count() == before - 1
     driven.press("n")
     assert driven.page.locator('.sides .row[aria-selected="true"] .come').count() == 1
+
+
+@pytest.mark.parametrize("driven", [{"width": 1280}, {"width": 400}], indirect=True)
+def test_long_lines_are_broken_and_whole(driven: Driven, suite: Path) -> None:
+    driven.open(suite)
+    driven.page.locator(".fold").first.click()
+    texts = driven.page.locator(".lines .text")
+    assert any("\n" in text for text in texts.all_text_contents())
+    assert 'mul: "f32[10][1]cuda:0" = torch.ops.aten.mul.Tensor(sin, primals_2)' in {
+        text.replace("\n", "").strip() for text in texts.all_text_contents()
+    }
+    cut_off = "(all) => all.filter((e) => e.scrollHeight > e.closest('.row').clientHeight).length"
+    assert texts.evaluate_all(cut_off) == 0
 
 
 def test_what_changed_is_marked_in_the_graphs(driven: Driven, suite: Path) -> None:

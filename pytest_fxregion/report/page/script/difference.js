@@ -13,12 +13,17 @@ class FailureView {
       ? make(
           "div",
           { class: "command" },
-          make("span", { class: "dim" }, command.what),
           make(
-            "div",
+            "header",
             {},
-            make("code", { tabindex: "0" }, command.command),
+            make("span", { class: "dim" }, command.what),
             copier(command.command, "the command"),
+          ),
+          make(
+            "code",
+            { tabindex: "0" },
+            // Words of their own, as a line may otherwise end within `--fxregion`.
+            command.command.split(/( )/).map((word) => (word === " " ? " " : make("span", {}, word))),
           ),
         )
       : null;
@@ -216,8 +221,10 @@ class FailureView {
   heightOf(row) {
     if (row.kind === "fold") return 24;
     const sides = this.split ? row.pair : [row.pair[row.side ?? 1]];
-    const longest = Math.max(...sides.map((line) => (line === null ? 0 : this.shown(line).length)));
-    return Math.max(1, Math.ceil(longest / this.columns)) * 17 + 1;
+    const lines = sides.map((line) =>
+      line === null ? 1 : breaks(this.shown(line), this.columns).length + 1,
+    );
+    return Math.max(...lines) * 17 + 1;
   }
 
   rowElement(row) {
@@ -243,7 +250,9 @@ class FailureView {
           make(
             "span",
             { class: `text${line?.startsWith("# ==== ") ? " title" : ""}` },
-            parts ? parts[side] : this.shown(line),
+            line === null
+              ? ""
+              : broken(parts?.[side] ?? this.shown(line), breaks(this.shown(line), this.columns)),
           ),
         ),
       );
@@ -251,6 +260,38 @@ class FailureView {
     return make("div", { class: "lines" }, sides);
   }
 }
+
+const HANGING = 4; // columns by which a broken line is indented where it goes on
+
+// The places at which a line is broken to fit: after a space, else after a bracket, a point or the
+// like, unless that wastes half of the room.
+const breaks = (line, columns) => {
+  const places = [];
+  let from = 0;
+  for (let room = columns; line.length - from > room; room = columns - HANGING) {
+    const [half, end] = [from + room / 2, from + room];
+    const after = (mark) => line.lastIndexOf(mark, mark === " " ? end : end - 1) + 1;
+    const fits = [after(" "), Math.max(...[..."([.,"].map(after)), after("_"), end];
+    from = fits.find((place) => place > half);
+    places.push(from);
+  }
+  return places;
+};
+
+// A line, or parts of it that may be elements, with the breaks in it.
+const broken = (parts, places) => {
+  let at = 0;
+  const text = (part) => {
+    const [from, to] = [at, (at += part.length)];
+    const cuts = [from, ...places.filter((place) => place > from && place < to), to];
+    const lines = cuts.slice(1).map((cut, i) => part.slice(cuts[i] - from, cut - from));
+    return (places.includes(from) ? "\n" : "") + lines.join("\n");
+  };
+  return [parts].flat().map((part) => {
+    if (part.nodeType) part.textContent = text(part.textContent);
+    return part.nodeType ? part : text(part);
+  });
+};
 
 const MOST_WORDS = 200_000; // of one line times those of the other
 const WORDS = /\w+|\s+|[^\w\s]/g;

@@ -143,7 +143,7 @@ const operatorElement = (target) => {
     { class: "op" },
     make("span", { class: `dim ${space}` }, `${space}.`),
     name,
-    make("span", { class: "dim" }, overload ? `.${overload}` : ""),
+    make("span", { class: `dim ${overload}` }, overload ? `.${overload}` : ""),
   );
 };
 

@@ -74,7 +74,7 @@ class Side {
     const operators = all((test) => test.operators);
     this.operator = make("input", {
       type: "search",
-      placeholder: "any operator",
+      placeholder: "any op",
       "aria-label": "Only tests with this operator",
       list: "operators",
       "data-key": "op",
