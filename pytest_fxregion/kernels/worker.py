@@ -57,7 +57,7 @@ def _describe(name: str, result: Any, folder: Path) -> dict[str, Any]:
     ptx = kernel.asm["ptx"]
     target = re.search(r"^\.target (sm_\w+)", ptx, re.M)
     architecture = target[1] if target else f"sm_{kernel.metadata.target.arch}"
-    report = _assemble(ptx, architecture, folder)
+    report = _assemble(ptx, architecture, kernel.metadata.target.arch, folder)
     return {
         "kernel": name,
         "architecture": architecture,
@@ -76,14 +76,17 @@ def _configuration(config: Any) -> str:
     return f"{blocks}, warps={config.num_warps}, stages={config.num_stages}"
 
 
-def _assemble(ptx: str, architecture: str, folder: Path) -> str:
-    from triton import knobs
+def _assemble(ptx: str, architecture: str, number: int, folder: Path) -> str:
+    """Return what the assembler reports of the PTX, for compute capability ``number`` (90, 100…)."""
+    from triton.backends.nvidia.compiler import get_ptxas
 
     source = folder / "kernel.ptx"
     source.write_text(ptx, encoding="utf-8")
-    assembler = knobs.nvidia.ptxas.path
+    assembler = get_ptxas(number).path  # Triton brings several, and chooses by architecture
     command = [assembler, "-v", f"--gpu-name={architecture}", str(source), "-o", "/dev/null"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(command)}\nended with {done.returncode}:\n{done.stderr}{done.stdout}")
     return done.stderr
 
 

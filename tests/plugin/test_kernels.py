@@ -18,7 +18,7 @@ def test_block(fxregion):
     (code,) = run.machine_code
     assert code.registers > 0
     assert not code.spills
-    assert ".target sm_90" in code.ptx
+    assert ".target sm_" in code.ptx
 """
 
 
@@ -48,3 +48,11 @@ def test_kernel_sources_are_snapshotted_and_compiled_for_the_named_gpu(
     again = pytester.runpytest_subprocess(*options)
     again.assert_outcomes(passed=1)
     assert snapshot.read_text() == text
+
+
+def test_every_architecture_has_the_assembler_that_knows_it(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_block=TEST.replace("run.check()", "run.check_numerics()"))
+    options = ("--fxregion", "--fxregion-device=virtual", "--fxregion-compile-kernels")
+    shown = pytester.runpytest_subprocess(*options, "--fxregion-arch=b200", "--fxregion-show")
+    shown.assert_outcomes(passed=1)
+    shown.stdout.fnmatch_lines(["*triton_poi_fused_*sm_100a: * registers, 0 B shared*"])

@@ -336,6 +336,14 @@ def _load_kernel(self: Any, kernel_name: str, source_code: str, device_str: str 
     return getattr(PyCodeCache.load(source_code), kernel_name)
 
 
+# Whether fusions into templates are timed: renamed in 2.15, where the old name warns.
+_EPILOGUE_FUSION = (
+    "benchmark_template_fusion"
+    if hasattr(inductor_config, "benchmark_template_fusion")
+    else "benchmark_epilogue_fusion"
+)
+
+
 @contextlib.contextmanager
 def inductor_settings() -> Iterator[None]:
     """Settings of Inductor without which a device that cannot be timed is timed."""
@@ -348,7 +356,7 @@ def inductor_settings() -> Iterator[None]:
         "triton.autotune_at_compile_time": False,
         # Fusions are decided without timing them.
         "benchmark_fusion": False,
-        "benchmark_epilogue_fusion": False,
+        _EPILOGUE_FUSION: False,
         "benchmark_kernel": False,
         # Nothing is timed, so there are no times to report.
         "max_autotune_report_choices_stats": False,
