@@ -144,7 +144,9 @@ def header(config: pytest.Config) -> list[str]:
         f"fxregion: torch {torch_version.installed()}, device {current.device.label}, "
         f"snapshots in {shown}"
     ]
-    notes = (current.device.note, torch_version.newer_than_tested())
+    notes = [current.device.note, torch_version.newer_than_tested()]
+    if current.device.kind != "cpu":
+        notes.append(torch_version.other_triton())
     lines += [f"fxregion: {note}" for note in notes if note is not None]
     return lines
 

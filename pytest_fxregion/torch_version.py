@@ -10,6 +10,8 @@ from pytest_fxregion.errors import FxRegionError
 
 OLDEST = Version("2.11")
 NEWEST_TESTED = Version("2.15")
+# What torch's CUDA wheels of PyPI require; its CPU builds require none, and pip takes the newest.
+TRITON_OF = {"2.11": "3.6", "2.12": "3.7", "2.13": "3.7", "2.14": "3.8", "2.15": "3.9"}
 
 
 def installed() -> str:
@@ -36,6 +38,22 @@ def newer_than_tested() -> str | None:
     if _release(installed()) <= NEWEST_TESTED:
         return None
     return f"torch {installed()} is newer than the newest tested, {NEWEST_TESTED}"
+
+
+def other_triton() -> str | None:
+    """Return a line for the header if the installed Triton is another torch's."""
+    release = str(_release(installed()))
+    try:
+        triton = metadata.version("triton")
+    except metadata.PackageNotFoundError:
+        return None
+    wanted = TRITON_OF.get(release)
+    if wanted is None or str(_release(triton)) == wanted:
+        return None
+    return (
+        f"Triton {triton} is not the one that belongs to torch {release}: "
+        f"pip install 'triton=={wanted}.*'"
+    )
 
 
 def _release(version: str) -> Version:

@@ -1,9 +1,10 @@
-"""Which torch is installed, judged by its metadata alone."""
+"""Which torch is installed, and is the Triton its own, judged by their metadata alone."""
 
 from __future__ import annotations
 
 import re
 from importlib import metadata
+from pathlib import Path
 
 import pytest
 
@@ -62,6 +63,41 @@ def test_a_newer_version_runs_with_one_line(installed: str) -> None:
     torch_version.require()
     line = torch_version.newer_than_tested()
     assert line == f"torch {installed} is newer than the newest tested, 2.15"
+
+
+@pytest.mark.parametrize(
+    ("torch", "triton", "advice"),
+    [
+        ("2.13.0+cpu", "3.7.1", None),
+        ("2.13.0+cpu", None, None),
+        ("2.16.0", "4.0.0", None),
+        (
+            "2.13.0+cpu",
+            "3.9.0",
+            "Triton 3.9.0 is not the one that belongs to torch 2.13: pip install 'triton==3.7.*'",
+        ),
+    ],
+)
+def test_another_torchs_triton_is_a_line(
+    monkeypatch: pytest.MonkeyPatch, torch: str, triton: str | None, advice: str | None
+) -> None:
+    def read(name: str) -> str:
+        version = {"torch": torch, "triton": triton}[name]
+        if version is None:
+            raise metadata.PackageNotFoundError(name)
+        return version
+
+    monkeypatch.setattr(metadata, "version", read)
+    assert torch_version.other_triton() == advice
+
+
+def test_the_constraints_have_the_same_tritons() -> None:
+    files = Path(__file__).parents[2].glob("constraints/torch-*.txt")
+    pinned = {
+        file.stem.removeprefix("torch-"): re.findall(r"^triton==(\d+\.\d+)", file.read_text(), re.M)
+        for file in files
+    }
+    assert pinned == {torch: [triton] for torch, triton in torch_version.TRITON_OF.items()}
 
 
 @pytest.mark.parametrize("installed", [None], indirect=True)
