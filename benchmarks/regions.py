@@ -356,6 +356,7 @@ def compile_layers(implementation: Regional, count: int, *, equal: bool, width: 
 
     def compiler(gm: fx.GraphModule, inputs: Sequence[Any]) -> Any:
         unchanged = copy.deepcopy(gm)  # torch's pass changes what it is given
+        gc.collect()  # or dynamo's garbage falls to whom it happens to fall: 0.3 s
         wall, cpu = time.perf_counter(), cpu_with_children()
         compiled = implementation(gm, *inputs)
         wall, cpu = time.perf_counter() - wall, cpu_with_children() - cpu
@@ -397,7 +398,7 @@ def measure_equal(quick: bool) -> Rows:
     """One thread, so that the C++ compiler is a child of this process, whose CPU time counts."""
     counts = (1, 4) if quick else (1, 32)
     with cold_cache(), torch._inductor.config.patch(compile_threads=1):
-        runs = turns(counts, equal=True, rounds=3)
+        runs = turns(counts, equal=True, rounds=3 if quick else 5)
     cpu = {case: statistics.median(took.cpu for took in many) for case, many in runs.items()}
     for count in counts:
         again = statistics.median(took.again for took in runs["ours", count])
@@ -542,10 +543,10 @@ def main() -> None:
         "torch": torch.__version__,
         "python": platform.python_version(),
         "cores": os.cpu_count(),
-        "load at the start": os.getloadavg()[0],
     }
     for part in options.parts or PARTS:
         print(f"\n{part}")
+        kept.setdefault("load before", {})[part] = os.getloadavg()[0]
         rows: list[dict[str, Any]] = []
         for row in PARTS[part](options.quick):
             if not rows:
