@@ -92,12 +92,15 @@ def effects_of(node: Node) -> frozenset[str]:
     ``write``, ``rng``, ``collective``, ``effect`` (outside of the graph), ``barrier`` (a switch of
     global state).  An operator with bodies does what they do; a switch inside of one ends with it.
     """
+    target = node.target
+    if isinstance(target, OpOverload):
+        return _effects_of_operator(target)
     if node.op == "call_method":
-        return _WRITE if str(node.target).endswith("_") else _NOTHING
+        return _WRITE if str(target).endswith("_") else _NOTHING
     if node.op != "call_function":
         return _NOTHING
-    own = _effects_of_target(node.target)
-    if not isinstance(node.target, HigherOrderOperator):
+    own = _effects_of_function(target)
+    if not isinstance(target, HigherOrderOperator):
         return own
     inner = (effects_of(inside) for body in _bodies(node) for inside in body.graph.nodes)
     return own | _NOTHING.union(*inner) - _BARRIER
@@ -120,9 +123,7 @@ def written_arguments(node: Node) -> list[Node]:
     return list(node.all_input_nodes)
 
 
-def _effects_of_target(target: object) -> frozenset[str]:
-    if isinstance(target, OpOverload):
-        return _effects_of_operator(target)
+def _effects_of_function(target: object) -> frozenset[str]:
     if isinstance(target, ArtifactCall):
         return _NOTHING if target.is_lean else _BARRIER  # what was compiled may do anything
     if target in global_state_switches:
