@@ -77,7 +77,7 @@ def _configuration(config: Any) -> str:
 
 
 def _assemble(ptx: str, architecture: str, number: int, folder: Path) -> str:
-    """Return what the assembler reports; ``number`` is the compute capability: 90, 100…"""
+    """Return what the assembler reports; compute capability ``number`` (90, 100)."""
     from triton.backends.nvidia.compiler import get_ptxas
 
     source = folder / "kernel.ptx"
