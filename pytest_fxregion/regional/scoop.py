@@ -141,9 +141,20 @@ def _body(
             target = next(reversed(held))
         copied = graph.create_node(node.op, target, args, kwargs, _canonical_name(node))
         copied.meta = dict(node.meta)
+        if _binds_what_it_was(node):
+            del copied.meta["unbacked_bindings"]
         inside[node] = copied
     graph.output(tuple(inside[node] for node in results))
     return LazyGraphModule(held, graph, class_name="Region")
+
+
+def _binds_what_it_was(node: Node) -> bool:
+    """Whether a tensor is said to be a symbol: what torch leaves where it made ``item()`` one.
+
+    (``tensorify_python_scalars``; whoever traces the body again would look for the symbol.)
+    """
+    paths = (node.meta.get("unbacked_bindings") or {}).values()
+    return () in paths and isinstance(node.meta.get("val"), torch.Tensor)
 
 
 _OPERATOR_NAMES: dict[OpOverload, str] = {}
