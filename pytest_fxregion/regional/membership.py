@@ -11,8 +11,9 @@ import operator
 from torch.fx import GraphModule, Node
 
 from pytest_fxregion._torch import operator_under_rng_state
+from pytest_fxregion.errors import AnnotationError
 
-from .annotation import Annotation, AnnotationReader
+from .annotation import Annotation, AnnotationReader, source_of
 from .effects import is_pure
 from .region import ArtifactCall
 from .symbols import is_arithmetic_on_sizes
@@ -38,6 +39,12 @@ def members(gm: GraphModule, reader: AnnotationReader) -> dict[Node, Annotation]
                     found[node] = found[source]
                 continue
         annotation = reader.read(node)
+        if annotation is not None and op == "call_module":
+            raise AnnotationError(
+                f"{source_of(node) or node.name}: a region cannot hold a call of the module "
+                f"{node.target!r}, whose parameters it would copy; trace the function down to "
+                "operators, as torch.compile, torch.export and make_fx do"
+            )
         if annotation is not None and operator_under_rng_state(node) is not None:
             continue  # AOTAutograd has no rule to trace it again, so no piece can hold it
         if annotation is not None:

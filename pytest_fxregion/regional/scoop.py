@@ -135,11 +135,7 @@ def _body(
     for node in own:
         args = torch.fx.map_arg(node.args, local)
         kwargs = torch.fx.map_arg(node.kwargs, local)
-        target = node.target
-        if node.op == "call_module":
-            held[f"module{len(held)}"] = attribute_of(module, str(target))
-            target = next(reversed(held))
-        copied = graph.create_node(node.op, target, args, kwargs, _canonical_name(node))
+        copied = graph.create_node(node.op, node.target, args, kwargs, _canonical_name(node))
         copied.meta = dict(node.meta)
         if _binds_what_it_was(node):
             del copied.meta["unbacked_bindings"]

@@ -8,9 +8,11 @@ mode of its own), operators around random state, nodes that a pass added.  Those
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
+from torch.func import functional_call
 from torch.fx import GraphModule, Node, map_arg
 
 from pytest_fxregion._torch import FakeTensor, FakeTensorMode, new_fake_mode
@@ -79,7 +81,7 @@ class GraphValues:
                 value = attribute_of(self._module, str(node.target))
             elif value is None and node.op == "placeholder":
                 value = given
-            elif value is None and node.op in ("call_function", "call_method"):
+            elif value is None and node.op in ("call_function", "call_method", "call_module"):
                 value = self._propagated(node)
             self._made[node] = self._in_mode(value)
 
@@ -90,6 +92,12 @@ class GraphValues:
         if node.op == "call_method":
             call = getattr(args[0], call, None)
             args = args[1:]
+        elif node.op == "call_module":
+            module: Any = attribute_of(self._module, str(call))
+            state = (*module.named_parameters(), *module.named_buffers())
+            fake: Any = {name: self._in_mode(tensor) for name, tensor in state}
+            args, kwargs = (args, kwargs), {}
+            call = partial(functional_call, module, fake)
         try:
             with self.fake_mode:
                 return call(*args, **kwargs)

@@ -10,6 +10,7 @@ import torch
 from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from pytest_fxregion.errors import AnnotationError
 from pytest_fxregion.regional import RegionalGraph, compile_regions
 from tests.unit.regional.annotated_graphs import Builder, Compiles, annotate, aten, region, traced
 
@@ -283,6 +284,28 @@ def test_graph_without_values_takes_them_from_its_inputs(compiles: Compiles) -> 
     found = compile_regions(gm, (X, Y))
     assert found.regions[0].body.graph.find_nodes(op="placeholder")[0].meta["val"].shape == (4,)
     assert_same_result(gm, found, X, Y)
+
+
+class Scaled(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.mul(self.linear(x), 2)
+
+
+def test_what_a_module_gives_is_known_and_the_module_itself_is_refused(compiles: Compiles) -> None:
+    """In a graph of modules: its copy of the weights would not be those that a step updates."""
+    gm = fx.symbolic_trace(Scaled())
+    linear, mul = list(gm.graph.nodes)[1:3]
+    annotate(mul, 0)
+    assert_same_result(gm, compile_regions(gm, (X,)), X)
+    (body,) = compiles.bodies
+    assert next(iter(body.graph.nodes)).meta["val"].shape == (2,)
+    annotate(linear, 0)
+    with pytest.raises(AnnotationError, match=r"^linear: .* call of the module 'linear'"):
+        compile_regions(gm, (X,))
 
 
 def test_body_keeps_the_tags_that_its_text_shows(compiles: Compiles) -> None:
