@@ -7,34 +7,81 @@ import os
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 
+from tests.docs.forks import Forks
 from tests.docs.pages import Block, blocks, commands, missing
 from tests.plugin.pytest_process import SOURCE_TREE, clean_environment
 
 DOCS = SOURCE_TREE / "docs"
 PAGES = sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
+# The commands of the first page are processes of their own, as its reader's are.
+ALONE = "first-test.md"
+
+
+def environment() -> dict[str, str]:
+    """The environment of a page's commands, of which none warns of anything."""
+    there = clean_environment()
+    there["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), there["PATH"]])
+    there["PYTHONPATH"] = str(SOURCE_TREE)
+    # The pages show a machine without a GPU.
+    options = "--fxregion-device=virtual -p no:cacheprovider -p no:randomly -W error"
+    # What forks have imported already is not assertion-rewritten.
+    there["PYTEST_ADDOPTS"] = f"{options} -W ignore::pytest.PytestAssertRewriteWarning"
+    return there
+
+
+@pytest.fixture(scope="module")
+def forks() -> Iterator[Forks]:
+    process = Forks(environment())
+    yield process
+    process.stop()
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_what_a_page_says_to_do_does_what_it_says(page: str, tmp_path: Path) -> None:
+def test_what_a_page_says_to_do_does_what_it_says(
+    page: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    folder = tmp_path / "project"
+    folder.mkdir()
     printed: str | None = None
+
+    def run(command: str, block: Block) -> str:
+        """Run a command; it has the exit status that the page says."""
+        words = shlex.split(command)
+        output = tmp_path / "printed"
+        if page != ALONE and (words[0] == "pytest" or words[:2] == ["python", "-m"]):
+            code = request.getfixturevalue("forks").run(words, folder, output)
+        else:
+            with output.open("w") as file:
+                code = subprocess.run(
+                    ["bash", "-c", command],
+                    cwd=folder,
+                    env=environment(),
+                    stdout=file,
+                    stderr=subprocess.STDOUT,
+                    check=False,
+                ).returncode
+        text = output.read_text(encoding="utf-8")
+        assert code == block.exits, f"line {block.line}: {command}\n{text}"
+        return text.replace(" --fxregion-device=virtual", "")
+
     for block in blocks((DOCS / page).read_text(encoding="utf-8")):
         if block.reason is not None:
             printed = None
         elif block.title is not None:
-            file = tmp_path / block.title
+            file = folder / block.title
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(block.text, encoding="utf-8")
         elif block.language == "python":
-            printed = run(
-                f"{shlex.quote(sys.executable)} -c {shlex.quote(block.text)}", block, tmp_path
-            )
+            program = f"{shlex.quote(sys.executable)} -c {shlex.quote(block.text)}"
+            printed = run(program, block)
         elif block.language == "sh":
-            printed = "".join(run(command, block, tmp_path) for command in commands(block))
+            printed = "".join(run(command, block) for command in commands(block))
         elif block.language == "text":
             where = f"{page}:{block.line}"
             assert printed is not None, f"{where} follows no command: say where it is from"
@@ -46,23 +93,3 @@ def test_what_a_page_says_to_do_does_what_it_says(page: str, tmp_path: Path) -> 
             yaml.safe_load(block.text)
         else:
             raise AssertionError(f"{page}:{block.line}: a block of {block.language or 'nothing'}")
-
-
-def run(command: str, block: Block, folder: Path) -> str:
-    """Run a command as the page's reader does; it has the exit status that the page says."""
-    environment = clean_environment()
-    environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment["PATH"]])
-    environment["PYTHONPATH"] = str(SOURCE_TREE)
-    # The pages show a machine without a GPU.
-    environment["PYTEST_ADDOPTS"] = "--fxregion-device=virtual -p no:cacheprovider -p no:randomly"
-    done = subprocess.run(
-        ["bash", "-c", command],
-        cwd=folder,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == block.exits, f"line {block.line}: {command}\n{done.stdout}"
-    return done.stdout.replace(" --fxregion-device=virtual", "")

@@ -84,7 +84,7 @@ def test_a_pull_request_that_changes_a_region(tmp_path: Path) -> None:
 
     summary = tmp_path / "summary.md"
     job = {"CI": "true", "GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": str(summary)}
-    done = run(step("Test").replace("-n auto", "-n 2"), runner, **job)
+    done = run(step("Test").replace("-n auto", "-n 1"), runner, **job)
     assert done.returncode == 1, done.stdout + done.stderr
     assert "::error file=tests/test_gated.py,line=" in done.stdout
     assert "test_training" in summary.read_text(encoding="utf-8")
