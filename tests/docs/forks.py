@@ -70,7 +70,8 @@ def _load() -> None:
     with virtual.activate("h100"):  # modules ask about the device while they are imported
         for name in ("compile_fx", "lowering", "select_algorithm"):
             import_module(f"torch._inductor.{name}")
-        import_module("pytest_fxregion.harness")
+        for name in ("pytest", "syrupy", "xdist.plugin", "pytest_fxregion.harness"):
+            import_module(name)
 
 
 def _run(words: list[str], folder: str, output: str) -> None:

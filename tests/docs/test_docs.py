@@ -30,6 +30,7 @@ def environment() -> dict[str, str]:
     there["PYTHONPATH"] = str(SOURCE_TREE)
     # The pages show a machine without a GPU.
     options = "--fxregion-device=virtual -p no:cacheprovider -p no:randomly -W error"
+    options += " -p no:hypothesispytest"  # seconds to load
     # What forks have imported already is not assertion-rewritten.
     there["PYTEST_ADDOPTS"] = f"{options} -W ignore::pytest.PytestAssertRewriteWarning"
     return there

@@ -15,7 +15,8 @@ from textwrap import dedent
 SOURCE_TREE = Path(__file__).parents[2]
 
 # Tests in the order of the files, unless `arguments` say otherwise; nothing is left in the folder.
-_ALONE = ("-p", "no:cacheprovider", "-p", "no:randomly")
+# Hypothesis's plugin is not of interest, and takes seconds to load.
+_ALONE = ("-p", "no:cacheprovider", "-p", "no:randomly", "-p", "no:hypothesispytest")
 # What would tell a run something of the run that it is started from.
 _INHERITED = ("PYTEST_", "CI", "COLUMNS", "PYTHONHASHSEED")
 
