@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -17,6 +18,8 @@ SOURCE_TREE = Path(__file__).parents[2]
 # Tests in the order of the files, unless `arguments` say otherwise; nothing is left in the folder.
 # Hypothesis's plugin is not of interest, and takes seconds to load.
 _ALONE = ("-p", "no:cacheprovider", "-p", "no:randomly", "-p", "no:hypothesispytest")
+# A heading of what follows the failures; output that was captured belongs to its failure.
+_SUMMARY = re.compile(r"-{10,} (?!Captured )")
 # What would tell a run something of the run that it is started from.
 _INHERITED = ("PYTEST_", "CI", "COLUMNS", "PYTHONHASHSEED")
 
@@ -54,7 +57,7 @@ class Finished:
         )
         body = []
         for line in self.lines[title + 1 :]:
-            if line.startswith(("____", "====")):
+            if line.startswith(("____", "====")) or _SUMMARY.match(line):
                 break
             body.append(line)
         return "\n".join(body)
