@@ -66,16 +66,16 @@ def node_of_traced_tensor(tensor: torch.Tensor, tracer: Any) -> fx.Node | None:
     return None if slot is None else slot.proxy.node
 
 
-def written_inputs(graph: fx.Graph) -> list[fx.Node]:
-    """Return the inputs that AOTAutograd writes to after a forward, with what that returns.
+def written_inputs(graph: fx.Graph) -> list[str]:
+    """Return the inputs of a joint graph that AOTAutograd writes to once the forward is over.
 
     ``InputMutationAOTOutput`` and ``meta["desc"]``: 2.11 to 2.15.
     """
     from torch._functorch._aot_autograd.descriptors import InputMutationAOTOutput
 
-    returned = graph.output_node().meta.get("desc", ())
+    returned = tree_leaves(graph.output_node().meta.get("desc"))
     written = [d.mutated_input for d in returned if isinstance(d, InputMutationAOTOutput)]
-    return [p for p in graph.find_nodes(op="placeholder") if p.meta.get("desc") in written]
+    return [p.name for p in graph.find_nodes(op="placeholder") if p.meta.get("desc") in written]
 
 
 def memory_budget(node: fx.Node) -> float | None:

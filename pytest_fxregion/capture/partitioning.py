@@ -20,7 +20,7 @@ What a partitioner puts in place of random operations that are recomputed is ann
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 from unittest.mock import patch
@@ -52,6 +52,7 @@ def partition(joint_graph: fx.GraphModule, joint_inputs: Any, **rest: Any) -> tu
                 reader = joint_graph.graph.call_function(operator.getitem, (node, 0))
             reader.meta = {**node.meta, "val": node.meta["val"][0], _READER: True}
     random_operations = RandomOperations(joint_graph)
+    written = written_inputs(joint_graph.graph)
     halves = _split(joint_graph, joint_inputs, rest)
     for half in halves:
         random_operations.annotate(half)
@@ -62,12 +63,15 @@ def partition(joint_graph: fx.GraphModule, joint_inputs: Any, **rest: Any) -> tu
     for node in reversed(list(backward.graph.nodes)):
         if _is_forwards(node) and not node.users and is_drawn_or_pure(node):
             backward.graph.erase_node(node)
-    _save_copies_of_what_is_written(*halves, rest["num_fwd_outputs"])
+    _save_copies(written, *halves, rest["num_fwd_outputs"])
     return halves
 
 
-def _save_copies_of_what_is_written(
-    forward: fx.GraphModule, backward: fx.GraphModule, num_forward_outputs: int
+def _save_copies(
+    written: Collection[str],
+    forward: fx.GraphModule,
+    backward: fx.GraphModule,
+    num_forward_outputs: int,
 ) -> None:
     """Save a copy of each input that is written to after the forward and read to recompute."""
     end = forward.graph.output_node()
@@ -75,9 +79,9 @@ def _save_copies_of_what_is_written(
     assert isinstance(outputs, (tuple, list))
     results, saved = outputs[:num_forward_outputs], list(outputs[num_forward_outputs:])
     given = {p.name: p for p in backward.graph.find_nodes(op="placeholder")}
-    for node in written_inputs(forward.graph):
-        if node not in saved or not all(map(_is_forwards, given[node.name].users)):
-            continue  # not there, or needed for a gradient: eager refuses that too
+    for node in [n for n in saved if isinstance(n, fx.Node) and n.name in written]:
+        if not all(map(_is_forwards, given[node.name].users)):
+            continue  # needed for a gradient itself: eager refuses that, too
         value = node.meta["val"]
         with forward.graph.inserting_before(_first_operation(forward.graph)), value.fake_mode:
             copied = forward.graph.create_node(

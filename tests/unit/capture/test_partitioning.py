@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
@@ -32,9 +33,10 @@ def test_a_forwards_random_numbers_are_not_drawn_again_in_the_backward() -> None
     assert "randn.default" not in run.backward.text
 
 
-def test_what_the_forward_writes_to_is_recomputed_from_as_it_was() -> None:
+@pytest.mark.parametrize("dropped", [0.0, 0.5])  # with random numbers a forward is made anew
+def test_what_the_forward_writes_to_is_recomputed_from_as_it_was(dropped: float) -> None:
     # torch's partitioner saves the buffers themselves, and the backward then raises.
-    norm = nn.BatchNorm1d(6)
+    norm = nn.Sequential(nn.BatchNorm1d(6), nn.Dropout(dropped))
 
     def function(x: Tensor) -> Tensor:
         y: Tensor = checkpoint(lambda t: norm(t.sin()).exp(), x, use_reentrant=True)
