@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
         except SnapshotError as error:
             damaged += 1
             print(error)
-    print(f"{checked} snapshots checked, {damaged} damaged")
+    print(f"{checked} snapshot{'s' if checked != 1 else ''} checked, {damaged} damaged")
     return 1 if damaged else 0
 
 

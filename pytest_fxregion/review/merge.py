@@ -78,8 +78,9 @@ def run(arguments: argparse.Namespace) -> int:
     except OSError as error:
         raise SnapshotError(f"cannot write into {output}: {error}") from None
     count = sum(len(entry.candidates) for entry in merged.tests)
-    plural = "s" if count != 1 else ""
-    print(f"{len(merged.tests)} tests, {count} candidate{plural} in {output / FILE}")
+    counted = ((len(merged.tests), "test"), (count, "candidate"))
+    said = ", ".join(f"{n} {what}{'s' if n != 1 else ''}" for n, what in counted)
+    print(f"{said} in {output / FILE}")
     return 0
 
 
