@@ -1,10 +1,11 @@
 """Run the examples and the regression suite on several versions and write README's table.
 
-    python scripts/versions_table.py [--write] PYTHON [PYTHON ...]
+    python scripts/versions_table.py [--write] [--jobs N] PYTHON [PYTHON ...]
 
 Each ``PYTHON`` is the interpreter of an environment with this package's dependencies and one torch;
 ``make compat TORCH=2.14.1`` makes them as ``.venv-torch-2.14.1/bin/python``, ``PYTHON=python3.13``
-with another Python.  Without ``--write`` the table is only printed.  Exits with 1 if a test failed.
+with another Python.  Without ``--write`` the table is only printed; ``--jobs`` is how many of them
+run at a time.  Exits with 1 if a test failed.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import sys
 import tempfile
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,8 +63,10 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("pythons", nargs="+", metavar="PYTHON")
     parser.add_argument("--write", action="store_true")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N")
     arguments = parser.parse_args()
-    rows = [measured(python) for python in arguments.pythons]
+    with ThreadPoolExecutor(arguments.jobs) as pool:
+        rows = list(pool.map(measured, arguments.pythons))
     print(table(rows))
     if arguments.write:
         readme = ROOT / "README.md"
