@@ -62,7 +62,7 @@ gpu-check: $(STAMP) ## on a GPU: run the tests on it and on the virtual device, 
 
 docs: .venv-docs/.installed ## build the documentation's pages into site/
 	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --quiet
-	@echo "== open site/index.html"
+	@echo "== open site/index.html; its search works where it is served: python3 -m http.server -d site"
 
 .venv-docs/.installed: docs/requirements.txt
 	$(PYTHON) -m venv .venv-docs
