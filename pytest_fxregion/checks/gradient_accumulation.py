@@ -198,12 +198,14 @@ def disagreements(
     joint_graphs: Sequence[fx.GraphModule],
     movable: Sequence[Movable] = (),
     empty: Sequence[Form] = (),
+    outside: Sequence[Accumulation] = (),
     root: Path | None = None,
 ) -> list[str]:
     """Return, in words, each form of which eager and the compiled call add a different number.
 
     An addition that is ``movable`` counts where the compiled call makes it, and one of the zeros
-    for an ``empty`` result not at all.
+    for an ``empty`` result not at all.  What lies ``outside`` of what is compared counts only
+    where such an addition went there.
     """
     expected = Counter[Form]()
     for accumulation in eager:
@@ -233,6 +235,15 @@ def disagreements(
         ):
             expected.subtract([view] if view is not None else [])
             expected.update([moved.base])
+
+    elsewhere = Counter[Form]()
+    for accumulation in outside:
+        elsewhere[accumulation.form] += len(accumulation.uses) - 1
+    for moved in movable:
+        view = next((v for v in moved.views if expected[v] > made[v]), None)
+        if view is not None and elsewhere[moved.base] > 0:
+            elsewhere.subtract([moved.base])
+            expected.subtract([view])
 
     found = []
     for form in sorted(expected.keys() | made.keys(), key=_form_text):

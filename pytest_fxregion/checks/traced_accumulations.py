@@ -57,10 +57,9 @@ def wrong_sums(
         if len(known) == len(traced):
             sums = [accumulation for each in known for accumulation in each.found()]
             movable = [addition for each in known for addition in each.movable()]
-            # Sums between graphs are no part of them, but for those at arguments whose views, or
-            # that themselves, a graph returns: AOTAutograd hands these on outside of its graph.
-            second = disagreements(sums, (), joint_graphs, movable, empty)
-            second = second and disagreements(sums, between, joint_graphs, movable, empty)
+            # What is between graphs is no part of one, but for the gradients of views that a graph
+            # returns and AOTAutograd takes anew outside of its own.
+            second = disagreements(sums, (), joint_graphs, movable, empty, outside=between)
             found = second and (found or second)
     return found + misplaced(dict.fromkeys(joint_graphs))
 

@@ -153,6 +153,19 @@ def test_the_second_opinion_is_of_graphs_and_not_of_what_lies_between() -> None:
     assert faults(run, joint)
 
 
+def test_a_view_that_one_graph_hands_to_another_is_summed_at_its_base_between_them() -> None:
+    def function(x: Tensor) -> Any:
+        row = x[..., -1]
+        waves = row.sin()
+        torch._dynamo.graph_break()
+        return waves.exp() * waves, row.cos()
+
+    run = run_of(function, leaf(4, 6))
+    run.check_gradient_accumulation()
+    assert sorted(a.form[1] for a in run.tracked.between_graphs) == [(4, 6)]
+    assert [len(a.uses) for a in run.tracked.eager] == [3, 2]
+
+
 def test_a_graph_that_does_not_run_without_data_gives_no_second_opinion(
     unpacked_run: RegionRun,
 ) -> None:
