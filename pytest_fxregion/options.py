@@ -162,8 +162,8 @@ def read_options(config: pytest.Config, command_line: argparse.Namespace) -> Opt
         compile_kernels=_switch("fxregion_compile_kernels", value["fxregion_compile_kernels"]),
         snapshot_dir=root / value["fxregion_snapshot_dir"],
         artifacts=root / value["fxregion_artifacts"],
-        report=root / value["fxregion_report"] if value["fxregion_report"] else None,
-        codequality=root / value["fxregion_codequality"] if value["fxregion_codequality"] else None,
+        report=_file("--fxregion-report", value["fxregion_report"], root),
+        codequality=_file("--fxregion-codequality", value["fxregion_codequality"], root),
         command=_command(command_line),
     )
 
@@ -194,6 +194,15 @@ def _command(command_line: argparse.Namespace) -> tuple[str, ...]:
         for option, value in given
         if value not in (None, False) and option.name not in _SHOWING
     )
+
+
+def _file(flag: str, text: str, root: Path) -> Path | None:
+    """The file to write, if one is named; refused here, not after an hour of tests."""
+    if not text:
+        return None
+    if (root / text).is_dir():
+        raise OptionError(f"{flag}={text}: a folder; name the file to write")
+    return root / text
 
 
 def _switch(name: str, text: str) -> bool:

@@ -118,6 +118,12 @@ def test_a_wrong_value_is_named_with_the_right_ones(flag: str, words: list[str])
         assert word in str(error.value)
 
 
+def test_a_folder_is_no_file_to_write(tmp_path: Path) -> None:
+    for flag in ("--fxregion-report", "--fxregion-codequality"):
+        with pytest.raises(OptionError, match=f"{flag}=.*: a folder; name the file to write"):
+            options(f"{flag}={tmp_path}")
+
+
 def test_a_wrong_ini_value_is_named_as_such() -> None:
     with pytest.raises(OptionError, match="fxregion = maybe in the ini file"):
         options(fxregion="maybe")

@@ -149,7 +149,7 @@ class PageWriter:
         try:
             write_atomically(self._file, render(Page(self._torch, self._device, tests)))
         except OSError as error:
-            self.lines.append(f"could not write the report {shown}: {error}")
+            self.lines.append(f"could not write the report {shown}: {error.strerror}")
         else:
             self.lines.append(f"report: {shown}")
 
