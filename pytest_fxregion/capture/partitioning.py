@@ -10,6 +10,9 @@ the forward's there, and unused, is taken out.
 Where code asks for a memory budget, torch's min-cut partitioner decides what is saved: it is the
 one that knows of budgets.
 
+Of what a selective policy would rather save it saves only what the backward reads itself.  Where
+that is a recomputed view, there is nothing to compute it from ("was invalid, but is output").
+
 Nor does it know that inputs which the function writes to (the statistics of a batch norm) are
 written to after the forward: what recomputing reads of them is another value by then, and autograd
 refuses to hand it out.  A copy is saved of them.
@@ -27,6 +30,7 @@ from unittest.mock import patch
 
 import torch
 from torch import fx
+from torch.utils.checkpoint import CheckpointPolicy
 
 from pytest_fxregion._torch import (
     default_partition,
@@ -40,6 +44,9 @@ from pytest_fxregion.passes.replacements import RandomOperations
 from pytest_fxregion.regional.effects import is_drawn_or_pure
 
 CLONE = torch.ops.aten.clone.default
+
+# Policies by which an operation is done again in the backward.
+_AGAIN = (CheckpointPolicy.MUST_RECOMPUTE, CheckpointPolicy.PREFER_RECOMPUTE)
 
 _READER = "fxregion_reader_of_unused_results"
 
@@ -112,9 +119,38 @@ def _split(
     joint_graph: fx.GraphModule, joint_inputs: Any, rest: dict[str, Any]
 ) -> tuple[fx.GraphModule, fx.GraphModule]:
     if all(memory_budget(node) is None for node in joint_graph.graph.nodes):
-        return default_partition(joint_graph, joint_inputs, **rest)
+        with _saved_for_what_is_recomputed(joint_graph) as saved:
+            halves = default_partition(joint_graph, joint_inputs, **rest)
+        for node in (node for half in halves for node in half.graph.nodes):
+            if node.name in saved and "recompute" in node.meta:
+                node.meta["recompute"] = CheckpointPolicy.PREFER_SAVE
+        return halves
     with without_merging_of_equal_nodes():
         return min_cut_partition(joint_graph, joint_inputs, **rest)
+
+
+@contextmanager
+def _saved_for_what_is_recomputed(joint_graph: fx.GraphModule) -> Iterator[set[str]]:
+    """While active, what a policy would rather save must be, if only what is recomputed reads it.
+
+    Gives the names of such nodes.
+    """
+    needed: set[fx.Node] = set()  # by the backward, as it is or to recompute something
+    found = []
+    for node in reversed(list(joint_graph.graph.nodes)):
+        recomputed = [u for u in node.users if u in needed and u.meta.get("recompute") in _AGAIN]
+        used = any(user.meta.get(SIDE) == BACKWARD for user in node.users)
+        if used or recomputed:
+            needed.add(node)
+        if recomputed and not used and node.meta.get("recompute") == CheckpointPolicy.PREFER_SAVE:
+            found.append(node)
+    for node in found:
+        node.meta["recompute"] = CheckpointPolicy.MUST_SAVE
+    try:
+        yield {node.name for node in found}
+    finally:
+        for node in found:
+            node.meta["recompute"] = CheckpointPolicy.PREFER_SAVE
 
 
 @contextmanager

@@ -1,9 +1,16 @@
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
+from torch.utils.checkpoint import (
+    CheckpointPolicy,
+    checkpoint,
+    create_selective_checkpoint_contexts,
+)
 
 from pytest_fxregion import FxRegion
 from tests.unit.test_harness import harness
@@ -60,3 +67,27 @@ def test_what_the_function_itself_writes_to_is_recomputed_from_as_it_was() -> No
     run = fxregion(function, fxregion.randn(6, requires_grad=True), fxregion.randn(6))
     run.check()
     assert {"add", "sin"} <= run.backward.recomputed.keys()
+
+
+def keep_all_but_products(_context: Any, op: Any, *_args: Any, **_options: Any) -> CheckpointPolicy:
+    if op is torch.ops.aten.mm.default:
+        return CheckpointPolicy.MUST_RECOMPUTE
+    return CheckpointPolicy.PREFER_SAVE
+
+
+def test_what_a_policy_would_rather_save_is_there_for_what_is_recomputed() -> None:
+    # The sigmoid's backward reads a detached copy, which is recomputed.
+    def row(x: Tensor) -> Tensor:
+        return torch.sigmoid(x)[0].clone()
+
+    def function(x: Tensor) -> Tensor:
+        contexts = partial(create_selective_checkpoint_contexts, keep_all_but_products)
+        y: Tensor = checkpoint(row, x, use_reentrant=False, context_fn=contexts)
+        return y
+
+    fxregion: FxRegion = harness()
+    run = fxregion(function, fxregion.randn(6, 4, requires_grad=True))
+    run.check()
+    assert [value.name for value in run.forward.saved_for_backward] == ["sigmoid"]
+    assert "PREFER_SAVE" in run.forward.text
+    assert "MUST_SAVE" not in run.forward.text
