@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from torch.fx.traceback import annotate
 
@@ -29,6 +30,10 @@ def comparison(fxregion: FxRegion, function: Callable[..., Any], *args: Any) -> 
     return found
 
 
+@pytest.mark.skipif(
+    torch.__version__ < (2, 13),  # type: ignore[operator]
+    reason="torch 2.11 knows no ids of regions, and cuts without them",
+)
 def test_both_passes_cut_and_compute_the_same(fxregion: FxRegion) -> None:
     model = GraphConvolution().to(fxregion.device)  # type: ignore[no-untyped-call]
     x = fxregion.randn(4, 4, requires_grad=True)
@@ -39,7 +44,8 @@ def test_both_passes_cut_and_compute_the_same(fxregion: FxRegion) -> None:
 def test_regions_in_attention_are_the_same(fxregion: FxRegion) -> None:
     q, k, v = (fxregion.randn(2, 3, 2, requires_grad=True) for _ in range(3))
     slopes = fxregion.tensor([0.5, 0.25], requires_grad=True)
-    assert not comparison(fxregion, attention_with_linear_biases, q, k, v, slopes).differences
+    found = comparison(fxregion, attention_with_linear_biases, q, k, v, slopes)
+    assert (found.differences, found.runs, found.equal_runs) == ([], 1, 1)
 
 
 def test_writes_in_place_are_the_same(fxregion: FxRegion) -> None:

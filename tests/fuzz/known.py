@@ -59,8 +59,15 @@ REASONS = (
     Reason(
         "a hook inside of a checkpointed function is lost by dynamo",
         r"do not compute what eager does|gradients are not summed as in eager|"
-        r"of Node 'register_hook' does not belong to this Graph",
+        r"of Node 'register_hook' does not belong to this Graph|"
+        r"in _method_register_hook\n[\s\S]*Attempting to move a Node into a different Graph",
         r"def stretch\d+\(.*\n(?:        .*\n)*?        +\w+\.register_hook",
+        torchs_own=True,
+    ),
+    Reason(
+        "an autograd.Function of the same tensor twice gives one of its gradients",
+        r"do not compute what eager does|gradients are not summed as in eager",
+        r"Gate\.apply\((\w+), \1\)",
         torchs_own=True,
     ),
     Reason(

@@ -276,8 +276,15 @@ def test_exceptions_of_eager_and_compiled_are_the_same() -> None:
     fxregion = harness()
     error = fxregion.raises(ValueError, picked, torch.ones(3), -1)
     assert str(error) == "from the front only"
-    assert "out of bounds" in str(fxregion.raises(IndexError, picked, torch.ones(3), 7))
     fxregion.raises(RuntimeError, torch.mm, torch.ones(2, 3), torch.ones(2, 3))
+
+
+@pytest.mark.skipif(
+    torch.__version__ < (2, 13),  # type: ignore[operator]
+    reason="torch 2.11 raises its own TorchRuntimeError for an index that is out of bounds",
+)
+def test_an_index_out_of_bounds_is_the_same_exception() -> None:
+    assert "out of bounds" in str(harness().raises(IndexError, picked, torch.ones(3), 7))
 
 
 @pytest.mark.parametrize(
