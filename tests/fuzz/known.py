@@ -95,6 +95,20 @@ REASONS = (
         torchs_own=True,
     ),
     Reason(
+        "what autograd saved is written to in a checkpoint, and only tracing notices",
+        r"in _call_user_compiler\n[\s\S]*one of the variables needed for gradient computation has "
+        r"been modified by an inplace operation",
+        r"def stretch\d+\(.*\n(?:        .*\n)*?        +.*(?:_\(|\] = )",
+        torchs_own=True,
+    ),
+    Reason(
+        "a hook in a reentrant checkpoint is refused where the graph breaks",
+        r"cannot register a hook on a tensor that doesn't require gradient",
+        r"def stretch\d+\(.*\n(?:        .*\n)*?        +\w+\.register_hook[\s\S]*"
+        r"use_reentrant=True",
+        torchs_own=True,
+    ),
+    Reason(
         "buffers that a checkpointed function changes are changed once",
         r"after the call: error",
         r"def stretch\d+\(.*\n(?:        .*\n)*?        +.*\bnorm\(",
