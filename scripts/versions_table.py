@@ -1,11 +1,12 @@
 """Run the examples and the regression suite on several versions and write README's table.
 
-    python scripts/versions_table.py [--write] [--jobs N] PYTHON [PYTHON ...]
+    python scripts/versions_table.py [--write] [--jobs N] [DEVICE:]PYTHON ...
 
 Each ``PYTHON`` is the interpreter of an environment with this package's dependencies and one torch;
 ``make compat TORCH=2.14.1`` makes them as ``.venv-torch-2.14.1/bin/python``, ``PYTHON=python3.13``
-with another Python.  Without ``--write`` the table is only printed; ``--jobs`` is how many of them
-run at a time.  Exits with 1 if a test failed.
+with another Python.  ``DEVICE`` is as in ``--fxregion-device``, ``virtual`` if not said.
+Without ``--write`` the table is only printed; ``--jobs`` is how many of them run at a time.  Exits
+with 1 if a test failed.
 """
 
 from __future__ import annotations
@@ -61,12 +62,12 @@ class Row:
 def main() -> int:
     """Run every version, print the table, write it where asked to."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("pythons", nargs="+", metavar="PYTHON")
+    parser.add_argument("environments", nargs="+", metavar="[DEVICE:]PYTHON")
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--jobs", type=int, default=1, metavar="N")
     arguments = parser.parse_args()
     with ThreadPoolExecutor(arguments.jobs) as pool:
-        rows = list(pool.map(measured, arguments.pythons))
+        rows = list(pool.map(measured, arguments.environments))
     print(table(rows))
     if arguments.write:
         readme = ROOT / "README.md"
@@ -74,17 +75,21 @@ def main() -> int:
     return int(any(row.failed for row in rows))
 
 
-def measured(python: str) -> Row:
-    """Run the suite with one interpreter."""
+def measured(environment: str) -> Row:
+    """Run the suite with one interpreter, ``/path/to/python`` or ``cpu:/path/to/python``."""
+    *named, python = environment.split(":", 1)
+    device = named[0] if named else "virtual"
     asked = subprocess.run([python, "-c", VERSIONS], capture_output=True, text=True, check=True)
     with tempfile.TemporaryDirectory() as folder:
         xml = Path(folder) / "results.xml"
         command = [python, "-m", "pytest", *SUITE, "-q", "-p", "no:cacheprovider"]
-        command += ["--fxregion", "--fxregion-device=virtual", f"--junitxml={xml}"]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        subprocess.run(command, cwd=ROOT, env=environment, stdout=sys.stderr)
+        command += ["--fxregion", f"--fxregion-device={device}", f"--junitxml={xml}"]
+        command.append(f"--fxregion-artifacts={folder}")  # several may run at a time
+        variables = {**os.environ, "PYTHONPATH": str(ROOT)}
+        subprocess.run(command, cwd=ROOT, env=variables, stdout=sys.stderr)
         passed, failed, skipped = figures(xml.read_text(encoding="utf-8"))
-    return Row(tuple(asked.stdout.split()), "virtual h100", passed, failed, skipped)
+    named_device = "virtual h100" if device == "virtual" else device
+    return Row(tuple(asked.stdout.split()), named_device, passed, failed, skipped)
 
 
 def figures(junit: str) -> tuple[int, int, int]:
@@ -97,11 +102,12 @@ def figures(junit: str) -> tuple[int, int, int]:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Return the table's Markdown, rows in order of torch, Python, pytest and syrupy."""
+    """Return the table's Markdown, rows in order of torch, Python, pytest, syrupy and device."""
 
-    def order(row: Row) -> list[list[int]]:
+    def order(row: Row) -> tuple[list[list[int]], bool]:
         torch, _, *others = row.versions
-        return [[int(n) for n in re.findall(r"\d+", v)[:3]] for v in (torch, *others)]
+        numbers = [[int(n) for n in re.findall(r"\d+", v)[:3]] for v in (torch, *others)]
+        return numbers, row.device == "cpu"
 
     rule = "|" + "---|" * len(COLUMNS) + "\n"
     return _line(COLUMNS) + rule + "".join(map(str, sorted(rows, key=order)))
