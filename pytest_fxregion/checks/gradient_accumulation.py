@@ -125,13 +125,32 @@ class EagerAccumulations:
         return after_backward
 
     def found(self) -> tuple[Accumulation, ...]:
-        """Return every value that received more than one gradient."""
+        """Return every value that received more than one gradient, and from which some tensor does.
+
+        A traced backward computes no others; eager's does, behind a view taken under ``no_grad``.
+        """
+        differentiable = self._leading_to_a_leaf()
         return tuple(
             Accumulation(self._value_name(target), form, tuple(source for _, source in arrivals))
             for (target, _), arrivals in self._arrivals.items()
-            if len(arrivals) > 1
+            if len(arrivals) > 1 and target in differentiable
             for form in arrivals[0][0]
         )
+
+    def _leading_to_a_leaf(self) -> set[AutogradNode]:
+        before: dict[AutogradNode, list[AutogradNode]] = defaultdict(list)
+        for node in self._watched:
+            for target, _ in node.next_functions:
+                if target is not None:
+                    before[target].append(node)
+        ends = [node for node, _ in self._arrivals if hasattr(node, "variable")]
+        found: set[AutogradNode] = set()
+        while ends:
+            node = ends.pop()
+            if node not in found:
+                found.add(node)
+                ends += before[node]
+        return found
 
     def movable(self) -> tuple[Movable, ...]:
         """Return the additions that a compiled call may make at the base of a returned view."""

@@ -179,6 +179,18 @@ def test_sums_in_a_checkpoint_that_dynamo_leaves_to_eager_count() -> None:
     assert sum(len(a.uses) - 1 for a in run.tracked.between_graphs) == 4
 
 
+def test_sums_from_which_no_argument_gets_a_gradient_do_not_count() -> None:
+    def function(x: Tensor) -> Tensor:
+        with torch.no_grad():
+            view = x.unsqueeze(0)  # says that it requires a gradient, and hands none on
+        hidden = view.clone()
+        return hidden * hidden + x * 2
+
+    run = run_of(function, leaf(3))
+    run.check()
+    assert not run.tracked.eager
+
+
 def test_clean_tags_pass(model_run: RegionRun) -> None:
     model_run.check_gradient_accumulation()
     assert sorted(len(a.uses) for a in model_run.tracked.eager) == [2, 3]
