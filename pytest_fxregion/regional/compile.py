@@ -42,7 +42,7 @@ from .artifacts import ARTIFACTS, Artifact
 from .effects import only_computes
 from .layout import displaced_results, with_strides_kept
 from .repro import repro_script
-from .sharing import FOLDING_OFF, returned_operands
+from .sharing import FOLDING_OFF, shared_results
 from .streams import only_numbered_streams
 
 _Scope = Callable[[], AbstractContextManager[None]]
@@ -188,7 +188,7 @@ def _compiled(body: GraphModule, operands: list[object], mode: FakeTensorMode) -
     call = standalone_compile(body, operands)
     if torch.is_grad_enabled() and any(getattr(o, "requires_grad", False) for o in operands):
         return call  # gives what the backward needs as well, and makes views from their bases
-    shared = returned_operands(body, generated_source(call))
+    shared = shared_results(body, generated_source(call))
     with patched_inductor_config(FOLDING_OFF) if shared else nullcontext():
         if shared:
             call = standalone_compile(body, operands)

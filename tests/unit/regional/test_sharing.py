@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.fx.traceback import annotate
 
 from pytest_fxregion.regional.layout import results_of
-from pytest_fxregion.regional.sharing import returned_operands
+from pytest_fxregion.regional.sharing import shared_results
 from tests.unit.checks.test_accumulation_oracle import run_of
 
 
@@ -49,6 +49,24 @@ def test_what_is_returned_is_read_from_generated_code() -> None:
         return (arg1_1, buf0, reinterpret_tensor(arg0_1, (2, 1), (1, 1), 0), arg0_1, )
 """
     a, _, c, _ = results_of(gm)
-    assert returned_operands(gm, source) == [a, c]
-    assert returned_operands(gm, source.replace("buf0, ", "")) == []
-    assert returned_operands(gm, "") == []
+    assert shared_results(gm, source) == [a, c]
+    assert shared_results(gm, source.replace("buf0, ", "")) == []
+    assert shared_results(gm, "") == []
+
+    twice = source.replace("(arg1_1, buf0", "(buf0, buf0")
+    assert shared_results(gm, twice) == [results_of(gm)[1], c]
+    parts = "(reinterpret_tensor(buf0, (2, ), (1, ), 0), reinterpret_tensor(buf0, (2, ), (1, ), 2)"
+    assert shared_results(gm, source.replace("(arg1_1, buf0", parts)) == [c]
+
+
+def test_two_results_of_one_value_are_two_tensors() -> None:
+    def function(x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+        with annotate({"compile_with_inductor": 0}):
+            product = x @ w
+            with torch.no_grad():
+                copied = torch.zeros_like(product) + product
+        return product, copied
+
+    run = run_of(function, torch.ones(4, 4), torch.ones(4, 4).requires_grad_())
+    run.check()
+    assert "w" in run.gradients
