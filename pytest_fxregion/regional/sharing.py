@@ -44,7 +44,7 @@ def shared_results(body: GraphModule, source: str) -> list[Node]:
         for key in storage_key(node.meta.get("val"))
     }
     operands = {name.strip() for name in taken[-1].split(",")}
-    held: dict[tuple[str, str], set[object]] = {}  # by name, and where in it a result begins
+    held: dict[tuple[str, str], set[int]] = {}  # by name, and where in it a result begins
     found = []
     for node, item in zip(results, items, strict=True):
         match = _TENSOR.match(item.split(",")[0])
