@@ -33,6 +33,12 @@ REASONS = (
         r"\.(chunk|split)\(",
     ),
     Reason(
+        "eager refuses: the whole is written to that a view was taken of under no_grad",
+        r"in _run_eager\n[\s\S]*RuntimeError: A view was created in no_grad mode and its base or "
+        r"another view of its base has been modified",
+        r"with torch\.no_grad\(\):",
+    ),
+    Reason(
         "eager refuses: what is written to overlaps with what is read",
         r"in _run_eager\n[\s\S]*RuntimeError: unsupported operation: some elements of the input "
         r"tensor and the written-to tensor refer to a single memory location",
