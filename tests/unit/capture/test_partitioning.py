@@ -88,6 +88,7 @@ def test_what_a_policy_would_rather_save_is_there_for_what_is_recomputed() -> No
     fxregion: FxRegion = harness()
     run = fxregion(function, fxregion.randn(6, 4, requires_grad=True))
     run.check()
-    assert [value.name for value in run.forward.saved_for_backward] == ["sigmoid"]
+    (saved,) = run.forward.saved_for_backward
+    assert saved.name in ("sigmoid", "detach_1")  # the copy in 2.11, where a policy is asked of it
     assert "PREFER_SAVE" in run.forward.text
     assert "MUST_SAVE" not in run.forward.text
