@@ -45,9 +45,10 @@ def too_much_saved(saved: Sequence[SavedValue], bound: int) -> str | None:
     if total <= bound:
         return None
     largest = sorted(saved, key=lambda value: -value.nbytes)
+    shown = "the one value" if len(saved) == 1 else f"the largest of {len(saved)} values"
     lines = [
         f"{size(total)} are saved for the backward, {size(bound)} at most were asked for "
-        f"({size(total - bound)} too much); the largest of {len(saved)} values:"
+        f"({size(total - bound)} too much); {shown}:"
     ]
     lines += [f"  {_described(value)}" for value in largest[:SHOWN]]
     rest = largest[SHOWN:]

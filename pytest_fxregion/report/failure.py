@@ -16,6 +16,7 @@ import pytest
 
 from pytest_fxregion.commands import test_command
 from pytest_fxregion.errors import CheckError
+from pytest_fxregion.report.painting import PaintedFailure
 
 if TYPE_CHECKING:
     from pytest_fxregion.report.machine import Failure
@@ -46,7 +47,8 @@ def read_failure(report: pytest.TestReport, rootdir: Path) -> Failure:
     """Return what a failed report says: of a check its own words, of anything else the error's."""
     from pytest_fxregion.report.machine import Failure
 
-    crash = getattr(report.longrepr, "reprcrash", None)
+    ours = isinstance(report.longrepr, PaintedFailure)
+    crash = None if ours else getattr(report.longrepr, "reprcrash", None)
     text = str(report.longrepr or "") if crash is None else str(crash.message)
     lines = [line.rstrip() for line in text.removeprefix("Failed: ").splitlines()] or [""]
     file, line = _place(report)

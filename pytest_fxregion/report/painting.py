@@ -1,8 +1,10 @@
-"""Colours for failures, where pytest's own output has them: on a terminal, or ``--color=yes``."""
+"""Failures as pytest writes them: colours where it has them, and in its summary what was found."""
 
 from __future__ import annotations
 
 import re
+from itertools import dropwhile, takewhile
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,16 +12,26 @@ import pytest
 from pytest_fxregion.session import PROPERTY
 
 _COMMAND = re.compile(r"(?:pytest|python) .*")
+_CALL = re.compile(r"\S+\.py:\d+: ")
 
 
-class PaintedFailure(str):
-    """A failure's text.  pytest asks it to write itself; to all others it is a string."""
+class PaintedFailure:
+    """The text of a test's failure, which writes itself where pytest asks it to."""
+
+    def __init__(self, text: str, test: str) -> None:
+        self._lines = text.split("\n")
+        # For the lines of pytest's summary, which name the test, and for JUnit's messages; a diff
+        # would fill them.
+        found = "\n".join(takewhile(bool, dropwhile(_CALL.match, self._lines)))
+        self.reprcrash = SimpleNamespace(message=found.removeprefix(f"{test}: "))
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines)
 
     def toterminal(self, writer: Any) -> None:
         """Write the text; the writer leaves colours out where it should."""
-        lines = self.split("\n")
         in_diff = False
-        for line in lines:
+        for line in self._lines:
             in_diff = (in_diff or line.startswith("@@ ")) and line != ""
             if in_diff and line.startswith("@@"):
                 writer.line(line, cyan=True)
@@ -43,4 +55,5 @@ class Painter:
         """Change the report of a test whose runs were checked."""
         ours = any(name == PROPERTY for name, _ in report.user_properties)
         if ours and report.failed and type(report.longrepr) is str:
-            report.longrepr = PaintedFailure(report.longrepr)
+            painted = PaintedFailure(report.longrepr, report.nodeid)
+            report.longrepr = painted  # type: ignore[assignment]

@@ -12,6 +12,7 @@ from pytest_fxregion.report.painting import PaintedFailure, Painter
 from pytest_fxregion.session import PROPERTY
 
 TEXT = """\
+tests/test_a.py:7: run.check()
 snapshots/a.fx.txt differs:
 - no line of the diff
 
@@ -27,7 +28,7 @@ pytest tests/test_a.py::test --fxregion --snapshot-update"""
 def written(markup: bool) -> str:
     writer = TerminalWriter(io.StringIO())
     writer.hasmarkup = markup
-    PaintedFailure(TEXT).toterminal(writer)
+    PaintedFailure(TEXT, "a.py::test").toterminal(writer)
     file = writer._file
     assert isinstance(file, io.StringIO)
     return file.getvalue()
@@ -39,11 +40,18 @@ def test_without_colours_it_is_the_text() -> None:
 
 def test_the_diff_and_the_command_stand_out() -> None:
     lines = written(True).splitlines()
-    assert lines[1] == "- no line of the diff"
-    assert lines[3] == "\x1b[36m@@ -1,2 +1,2 @@ joint\x1b[0m"
-    assert lines[5:7] == ["\x1b[31m-        old\x1b[0m", "\x1b[32m+        new\x1b[0m"]
-    assert lines[9] == f"\x1b[1m{TEXT.splitlines()[-1]}\x1b[0m"
-    assert lines[8] == "To accept what was compiled now, run:"
+    assert lines[2] == "- no line of the diff"
+    assert lines[4] == "\x1b[36m@@ -1,2 +1,2 @@ joint\x1b[0m"
+    assert lines[6:8] == ["\x1b[31m-        old\x1b[0m", "\x1b[32m+        new\x1b[0m"]
+    assert lines[10] == f"\x1b[1m{TEXT.splitlines()[-1]}\x1b[0m"
+    assert lines[9] == "To accept what was compiled now, run:"
+
+
+def test_the_summary_says_what_was_found() -> None:
+    message = PaintedFailure(TEXT, "tests/test_a.py::test").reprcrash.message
+    assert message == "snapshots/a.fx.txt differs:\n- no line of the diff"
+    named = PaintedFailure("tests/test_a.py::test: too much\n\nrun it", "tests/test_a.py::test")
+    assert named.reprcrash.message == "too much"
 
 
 @pytest.mark.parametrize("ours", [True, False])
