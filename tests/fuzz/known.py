@@ -51,6 +51,11 @@ REASONS = (
         r"create_selective_checkpoint_contexts",
     ),
     Reason(
+        "eager refuses: a product of two dtypes",
+        r"in _run_eager\n[\s\S]*RuntimeError: .*must have the same dtype",
+        r"with torch\.autocast\(",
+    ),
+    Reason(
         "nothing compiled: the graph breaks",
         r"torch\.compile made no graph of the function and ran it eagerly",
         r"Gate\.apply\((\w+), \1\)|graph_break\(\)",
