@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 from itertools import pairwise
-from time import process_time
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -51,12 +52,13 @@ def test_a_line_less_in_equal_layers_is_found_where_it_is() -> None:
     assert changed_blocks(old, new) == [(2000, 2001, 2000, 2000)]
 
 
-def test_texts_that_differ_everywhere_take_no_long_time() -> None:
+def test_texts_that_differ_everywhere_are_not_left_to_difflib(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delattr(difflib, "SequenceMatcher")  # which takes minutes
     old = [f"mul_{k} = mul(add_{k}, x)" for k in range(50_000)]
     new = [f"mul_{k + 1} = mul(add_{k + 1}, y)" for k in range(50_000)]
-    start = process_time()
     assert changed_blocks(old, new) == [(0, 50_000, 0, 50_000)]
-    assert process_time() - start < 1.5
 
 
 @given(st.lists(st.integers(0, 50), max_size=30))

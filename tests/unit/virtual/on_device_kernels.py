@@ -2,7 +2,6 @@
 # Triton's decorators have no types, and its kernels' arguments none that Python knows.
 # mypy: disable-error-code="untyped-decorator, no-untyped-def"
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -270,7 +269,7 @@ def test_a_block_of_a_model() -> None:
         torch.testing.assert_close(parameter.grad.cpu(), grad, rtol=1e-4, atol=1e-4)
 
 
-def test_flex_attention_forward_and_backward_in_seconds() -> None:
+def test_flex_attention_forward_and_backward() -> None:
     length = 128
     plain = [R(1, 2, length, 32).requires_grad_() for _ in range(3)]
     tensors = [t.detach().cuda().requires_grad_() for t in plain]
@@ -281,14 +280,12 @@ def test_flex_attention_forward_and_backward_in_seconds() -> None:
     def distance(score: Any, b: Any, h: Any, q: Any, k: Any) -> Any:
         return score + (q - k) * 0.01
 
-    started = time.process_time()  # other processes do not count
     query, key, value = tensors
     compiled = torch.compile(flex_attention, fullgraph=True)
     out = compiled(query, key, value, score_mod=distance, block_mask=mask)
     assert isinstance(out, torch.Tensor)
     grad = R(out.shape)
     out.backward(grad.cuda())
-    assert time.process_time() - started < 10
 
     place = torch.arange(length)
     ahead = place[:, None] - place[None]

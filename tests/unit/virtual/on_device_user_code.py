@@ -339,3 +339,17 @@ def test_function_transforms_and_modes() -> None:
         y = torch.ones(3, device="cuda")
         assert y.is_inference()
         (y + 1).view(3).add_(1)
+
+
+@pytest.mark.parametrize("name", ["mse_loss", "smooth_l1_loss", "l1_loss", "huber_loss"])
+@pytest.mark.filterwarnings("error")
+def test_losses_warn_of_nothing(name: str) -> None:
+    x, y = torch.randn(3, 4, requires_grad=True), torch.randn(3, 4)
+    loss = getattr(functional, name)
+    torch.set_warn_always(True)
+    try:
+        on_device = loss(x.cuda(), y.cuda())
+        on_device.backward()
+    finally:
+        torch.set_warn_always(False)
+    assert torch.equal(on_device.cpu(), loss(x, y))

@@ -184,7 +184,9 @@ at::Generator default_generator_for_python() {
 constexpr const char* kWholeOnHost[] = {
     "aten::copy_", "aten::_copy_from", "aten::convolution_backward",
     // Composite where no backend has a kernel, and a CUDA build has: these stay whole in graphs.
-    "aten::silu_backward", "aten::mish_backward", "aten::_fused_rms_norm"};
+    "aten::silu_backward", "aten::mish_backward", "aten::_fused_rms_norm",
+    // Composite of their own out= form, which warns of the shape that the composite gives it.
+    "aten::mse_loss", "aten::smooth_l1_loss"};
 
 // A CUDA build has kernels of its own; without a GPU none of them can run.
 void shadow_existing_kernels(
