@@ -32,14 +32,15 @@ traces, is not in here, as both passes were given the same graphs.
 def page(
     differences: Sequence[Difference], *, torch: str, runs: int, graphs: int, equal: int
 ) -> str:
-    """Return the page's text, its sections in order of the kinds' names."""
+    """Return the page's text, its sections in order of the kinds' names, rows of the tests'."""
     parts = [
         INTRODUCTION,
         f"\nLast run: torch {torch}, virtual h100. {runs} runs with {graphs} graphs were compared; "
         f"{equal} runs are the same in pieces and numbers.\n",
     ]
     for kind in sorted({difference.kind for difference in differences}):
-        rows = [difference for difference in differences if difference.kind == kind]
+        alike = (difference for difference in differences if difference.kind == kind)
+        rows = sorted(alike, key=lambda row: (row.test, row.graph))
         parts.append(f"\n## {kind[:1].upper()}{kind[1:]}\n\n{reason(kind) or 'UNEXPLAINED'}\n\n")
         parts.append(HEADER)
         parts += [
