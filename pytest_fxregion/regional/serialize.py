@@ -11,6 +11,7 @@ import operator
 from typing import Any
 
 from torch.fx import Graph, GraphModule, Node
+from torch.nn import Module
 
 from pytest_fxregion._torch import codegen_of, generated_call
 from pytest_fxregion._torch_artifacts import AOTCompiledArtifact
@@ -24,13 +25,9 @@ from .stored import StoredCall
 def serializable(gm: GraphModule) -> GraphModule:
     """Copy a graph from ``compile_regions`` into a form that ``GraphPickler.dumps`` takes.
 
-    What ``GraphPickler.loads`` makes of it runs without compiling anything.
-
-    Raises :class:`TypeError` if a subgraph of an operator holds regions.
+    What ``GraphPickler.loads`` makes of it runs without compiling anything.  Bodies of operators
+    are copied where they hold regions.
     """
-    for module in gm.modules():
-        if module is not gm and isinstance(module, GraphModule) and _regions(module):
-            raise TypeError("regions inside an operator's subgraph cannot be pickled")
     graph = Graph()
     new: dict[Node, Node] = {}
     for node in gm.graph.nodes:
@@ -46,6 +43,9 @@ def serializable(gm: GraphModule) -> GraphModule:
     written = GraphModule(gm, graph)
     lean = [new.name for new in _regions(gm) if new.target.is_lean]  # type: ignore[union-attr]
     written.fxregion_lean = lean  # type: ignore[assignment]  # not a module; goes into the pickle
+    for name, body in written.named_children():
+        if isinstance(body, GraphModule) and any(map(_regions, _graph_modules(body))):
+            setattr(written, name, serializable(body))
     return written
 
 
@@ -73,7 +73,16 @@ def callable_again(loaded: GraphModule) -> GraphModule:
             count += 1
     graph.set_codegen(codegen_of(loaded.graph))
     hand_over_operands(graph)
-    return RegionalModule(loaded, graph)
+    again = RegionalModule(loaded, graph)
+    for name, body in again.named_children():
+        if any(hasattr(module, "fxregion_lean") for module in _graph_modules(body)):
+            assert isinstance(body, GraphModule)
+            setattr(again, name, callable_again(body))
+    return again
+
+
+def _graph_modules(module: Module) -> list[GraphModule]:
+    return [inner for inner in module.modules() if isinstance(inner, GraphModule)]
 
 
 def _regions(gm: GraphModule) -> list[Node]:

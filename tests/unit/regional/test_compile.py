@@ -19,6 +19,7 @@ from pytest_fxregion._torch import aot_autograd
 from pytest_fxregion.errors import RegionError
 from pytest_fxregion.regional import Region, compile_regions, regional_inductor, serializable
 from pytest_fxregion.regional.artifacts import ARTIFACTS
+from pytest_fxregion.regional.serialize import callable_again
 from tests.unit.regional.annotated_graphs import Compiles, region, traced
 
 X, Y = torch.linspace(0, 1, 4), torch.linspace(1, 2, 4)
@@ -234,3 +235,33 @@ def test_pickled_graph_runs_without_compiling(monkeypatch: pytest.MonkeyPatch) -
     with torch.no_grad():
         torch.testing.assert_close(loaded(X, Y), (X * Y + 1).cos())
         torch.testing.assert_close(loaded([X, Y]), (X * Y + 1).cos())
+
+
+def test_pickled_regions_of_an_operators_body_run_without_compiling(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fn(x: torch.Tensor, y: torch.Tensor) -> Any:
+        def positive(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            with annotated({"compile_with_inductor": 0}):
+                return (x * y + 1).sin()
+
+        return torch.cond(x.sum() > 0, positive, lambda x, y: x.cos() * y, (x, y))
+
+    found: list[Any] = []
+
+    def compiler(gm: torch.fx.GraphModule, inputs: Any) -> Any:
+        found.append(compile_regions(gm, inputs).graph_module)
+        return found[-1]
+
+    with torch.no_grad():
+        torch.compile(fn, backend=aot_autograd(fw_compiler=compiler))(Y, X)
+    (gm,) = found
+    data = GraphPickler.dumps(serializable(gm), Options(ops_filter=None))
+    monkeypatch.setattr(torch._inductor, "standalone_compile", None)
+    loaded: Any = GraphPickler.loads(data, next(iter(gm.graph.nodes)).meta["val"].fake_mode)
+    again = callable_again(loaded)
+    bodies = [m for m in again.modules() if isinstance(m, torch.fx.GraphModule) and m is not again]
+    assert any("inductor_region_0.boxed" in body.code for body in bodies)
+    for x in (Y, -Y):
+        with torch.no_grad():
+            torch.testing.assert_close(again([x, X])[0], fn(x, X))
