@@ -82,6 +82,16 @@ def test_what_nothing_explains_has_no_reason_and_fails_the_command() -> None:
     assert "UNEXPLAINED" in page([found], torch="2.13", runs=1, graphs=2, equal=0)
 
 
+def test_rows_are_in_order_whatever_order_the_tests_ran_in() -> None:
+    found = [
+        Difference(test, graph, "opted out", "", "")
+        for test in ("a", "b")
+        for graph in ("backward", "forward")
+    ]
+    in_order = page(found, torch="2.13", runs=2, graphs=4, equal=0)
+    assert page(found[::-1], torch="2.13", runs=2, graphs=4, equal=0) == in_order
+
+
 def test_every_pattern_of_a_failure_leads_to_its_own_reason() -> None:
     assert failure_kind("SomethingElse: never seen") is None
     assert not set(FAILURES) & set(REASONS)
