@@ -27,7 +27,7 @@ demo: $(STAMP) ## run the examples and show their graphs and checks
 
 test: $(STAMP) ## run the whole suite
 	@echo "== the suite, on two processes"
-	$(PYTEST) -n 2 --dist loadgroup --fxregion --durations=10
+	$(PYTEST) -n 2 --dist loadfile --fxregion --durations=10
 
 browser: $(VENV)/.page-installed ## get a Chromium for the next two, if the machine has none
 	$(BIN)/python -m tests.page.browser

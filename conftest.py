@@ -1,16 +1,9 @@
-"""The suite's own settings: the plugin is tested through ``pytester``, as a user runs it."""
+"""The suite's own settings."""
 
-import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
-
-pytest_plugins = ["pytester"]
-
-# pytester gives each test a home of its own; the virtual device is built once for all of them.
-os.environ.setdefault("FXREGION_CACHE_DIR", str(Path.home() / ".cache" / "pytest-fxregion"))
 
 # Compiles go on beside: how long an example takes says nothing about it.
 settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -7,20 +7,17 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.docs.forks import Forks
 from tests.docs.pages import Block, blocks, commands, missing
+from tests.forks import forks
 from tests.plugin.pytest_process import SOURCE_TREE, clean_environment
 
 DOCS = SOURCE_TREE / "docs"
 PAGES = sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
-# The commands of the first page are processes of their own, as its reader's are.
-ALONE = "first-test.md"
 
 
 def environment() -> dict[str, str]:
@@ -33,22 +30,12 @@ def environment() -> dict[str, str]:
     options += " -p no:hypothesispytest"  # seconds to load
     # Torch 2.11 does so where a softmax is in a region.
     options += " -W ignore::UserWarning:torch._inductor.lowering"
-    # What forks have imported already is not assertion-rewritten.
-    there["PYTEST_ADDOPTS"] = f"{options} -W ignore::pytest.PytestAssertRewriteWarning"
+    there["PYTEST_ADDOPTS"] = options
     return there
 
 
-@pytest.fixture(scope="module")
-def forks() -> Iterator[Forks]:
-    process = Forks(environment())
-    yield process
-    process.stop()
-
-
 @pytest.mark.parametrize("page", PAGES)
-def test_what_a_page_says_to_do_does_what_it_says(
-    page: str, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
+def test_what_a_page_says_to_do_does_what_it_says(page: str, tmp_path: Path) -> None:
     folder = tmp_path / "project"
     folder.mkdir()
     printed: str | None = None
@@ -56,20 +43,19 @@ def test_what_a_page_says_to_do_does_what_it_says(
     def run(command: str, block: Block) -> str:
         """Run a command; it has the exit status that the page says."""
         words = shlex.split(command)
-        output = tmp_path / "printed"
-        if page != ALONE and (words[0] == "pytest" or words[:2] == ["python", "-m"]):
-            code = request.getfixturevalue("forks").run(words, folder, output)
+        if words[0] == "pytest" or words[:2] == ["python", "-m"]:
+            code, text = forks().run(words, folder, environment())
         else:
-            with output.open("w") as file:
-                code = subprocess.run(
-                    ["bash", "-c", command],
-                    cwd=folder,
-                    env=environment(),
-                    stdout=file,
-                    stderr=subprocess.STDOUT,
-                    check=False,
-                ).returncode
-        text = output.read_text(encoding="utf-8")
+            done = subprocess.run(
+                ["bash", "-c", command],
+                cwd=folder,
+                env=environment(),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                encoding="utf-8",
+                check=False,
+            )
+            code, text = done.returncode, done.stdout
         assert code == block.exits, f"line {block.line}: {command}\n{text}"
         return text.replace(" --fxregion-device=virtual", "")
 

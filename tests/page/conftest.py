@@ -20,11 +20,10 @@ from tests.unit.report.page.data import hundred, large, page_of, passed
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run these tests in one process, as one browser serves them all, or say why they do not."""
+    """Say why these tests are not run, where they are not."""
     ours = [item for item in items if item.path.parent == Path(__file__).parent]
     lacking = missing() if ours else None
     for item in ours:
-        item.add_marker(pytest.mark.xdist_group("browser"))
         if lacking is not None:
             reason = f"{lacking}; `make browser test-page` gets it and runs these"
             item.add_marker(pytest.mark.skip(reason=reason))

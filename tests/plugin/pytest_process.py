@@ -1,4 +1,4 @@
-"""A project in a folder of its own, and pytest run in it as a user does: in another process."""
+"""A project in a folder of its own, and pytest run in it, in another process."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from textwrap import dedent
+
+from tests.forks import forks
 
 SOURCE_TREE = Path(__file__).parents[2]
 
@@ -77,20 +79,37 @@ class Project:
             path.write_text(dedent(source))
 
     def run(
-        self, *arguments: str, cwd: Path | None = None, env: Mapping[str, str] | None = None
+        self,
+        *arguments: str,
+        module: str = "pytest",
+        cwd: Path | None = None,
+        env: Mapping[str, str] | None = None,
+        anew: bool = False,
     ) -> Finished:
-        """Run pytest; ``env`` is added to a clean environment."""
+        """Run pytest, or another module; ``env`` is added to a clean environment.
+
+        It runs in a fork of a process that has imported torch already; with ``anew``, in one that
+        is started for it.
+        """
         given = dict(env or {})
         path = [given.pop("PYTHONPATH", ""), str(SOURCE_TREE)]
+        environment = clean_environment()
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, path))
+        environment |= given
+        words = ["-m", module, *(_ALONE if module == "pytest" else ()), *arguments]
+        if not anew:
+            return Finished(*forks().run(["python", *words], cwd or self.folder, environment))
         done = subprocess.run(
-            [sys.executable, "-m", "pytest", *_ALONE, *arguments],
+            [sys.executable, *words],
             cwd=cwd or self.folder,
-            env={**clean_environment(), "PYTHONPATH": os.pathsep.join(filter(None, path)), **given},
-            capture_output=True,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             text=True,
             check=False,
         )
-        return Finished(done.returncode, done.stdout + done.stderr)
+        return Finished(done.returncode, done.stdout)
 
     def snapshots(self) -> dict[str, bytes]:
         """Return every snapshot file by its path."""

@@ -73,7 +73,12 @@ def test_a_test_that_takes_too_long_loses_nothing(project: Project, method: str)
         {
             "tests/test_slow.py": """
                 import time
+                import pytest
 
+                def test_quick(fxregion):  # what takes time at first is done here
+                    fxregion(lambda x: x.exp(), fxregion.randn(3))
+
+                @pytest.mark.timeout(3)
                 def test_slow(fxregion):
                     run = fxregion(lambda x: x.exp(), fxregion.randn(3))
                     run.check()
@@ -81,7 +86,7 @@ def test_a_test_that_takes_too_long_loses_nothing(project: Project, method: str)
             """
         }
     )
-    slow = ("tests/test_slow.py", "--timeout=20", f"--timeout-method={method}")
+    slow = ("tests/test_slow.py", f"--timeout-method={method}")
     done = project.run(*OPTIONS, "--snapshot-update", *slow)
     assert done.code == 1, done.text
     assert "Timeout" in done.text

@@ -131,13 +131,13 @@ def installed(folder: Path, version: str) -> dict[str, str]:
 def test_a_torch_that_is_too_old_is_refused(
     project: Project, tmp_path: Path, options: tuple[str, ...]
 ) -> None:
-    line = refused(project.run(*options, env=installed(tmp_path, "2.10.1+cu128")))
+    line = refused(project.run(*options, env=installed(tmp_path, "2.10.1+cu128"), anew=True))
     assert "needs torch 2.11 or newer, but 2.10.1+cu128 is installed" in line
     assert "pip install 'torch>=2.11'" in line
 
 
 def test_a_newer_torch_gets_a_line_in_the_header(project: Project, tmp_path: Path) -> None:
-    done = project.run(*ON_CPU, env=installed(tmp_path, "2.99.0"))
+    done = project.run(*ON_CPU, env=installed(tmp_path, "2.99.0"), anew=True)
     assert done.code == 0
     done.line("fxregion: torch 2.99.0 is newer than the newest tested")
 
@@ -161,6 +161,6 @@ metadata.Distribution.from_name = from_name
 def test_a_missing_torch_is_refused(project: Project, tmp_path: Path) -> None:
     project.write({"hidden/sitecustomize.py": HIDE})
     env = {"PYTHONPATH": os.fspath(tmp_path / "hidden")}
-    line = refused(project.run("--fxregion", env=env))
+    line = refused(project.run("--fxregion", env=env, anew=True))
     assert "--fxregion needs torch, which is not installed: pip install 'torch>=2.11'" in line
-    assert project.run(env=env).code == 0  # and without --fxregion it is not missed
+    assert project.run(env=env, anew=True).code == 0  # and without --fxregion it is not missed

@@ -27,7 +27,6 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built
 
 
-@pytest.mark.xdist_group("wheel")
 def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     names = [Path(name) for name in ZipFile(wheel).namelist()]
     packaged = {name for name in names if name.parts[0] == "pytest_fxregion"}
@@ -44,7 +43,6 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     assert Path("pytest_fxregion/device/virtual/native/device.cpp") in packaged
 
 
-@pytest.mark.xdist_group("wheel")
 def test_a_project_downstream_passes_with_the_installed_wheel(wheel: Path, tmp_path: Path) -> None:
     environment = tmp_path / "environment"
     venv.create(environment, with_pip=False)

@@ -1,10 +1,12 @@
 """Kernels as evidence: their source in snapshots, their machine code without a GPU."""
 
-import pytest
+from __future__ import annotations
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+from pathlib import Path
 
-TEST = """
+from tests.plugin.pytest_process import Project
+
+TEST = """\
 from torch.fx.traceback import annotate
 
 def block(x):
@@ -22,11 +24,9 @@ def test_block(fxregion):
 """
 
 
-def test_kernel_sources_are_snapshotted_and_compiled_for_the_named_gpu(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("CI", raising=False)
-    pytester.makepyfile(test_block=TEST)
+def test_kernel_sources_are_snapshotted_and_compiled_for_the_named_gpu(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    project.write({"pytest.ini": "[pytest]\n", "test_block.py": TEST})
     options = (
         "--fxregion",
         "--fxregion-device=virtual",
@@ -35,24 +35,26 @@ def test_kernel_sources_are_snapshotted_and_compiled_for_the_named_gpu(
         "--fxregion-compile-kernels",
         "--fxregion-show",
     )
-    recorded = pytester.runpytest_subprocess(*options, "--snapshot-update")
-    recorded.assert_outcomes(passed=1)
-    recorded.stdout.fnmatch_lines(["*triton_poi_fused_*sm_90a: * registers, 0 B shared*"])
-    (snapshot,) = pytester.path.glob("snapshots/test_block/*.fx.txt")
+    recorded = project.run(*options, "--snapshot-update")
+    assert recorded.code == 0, recorded.text
+    recorded.line("triton_poi_fused_", "sm_90a: ", " registers, 0 B shared")
+    (snapshot,) = tmp_path.glob("snapshots/test_block/*.fx.txt")
     text = snapshot.read_text()
     assert "# ==== inference: kernel triton_poi_fused_" in text
     assert "@triton.jit" in text
     assert "multi_processor_count=132" in text  # an H100's
-    assert str(pytester.path) not in text
+    assert str(tmp_path) not in text
 
-    again = pytester.runpytest_subprocess(*options)
-    again.assert_outcomes(passed=1)
+    again = project.run(*options)
+    assert again.code == 0, again.text
     assert snapshot.read_text() == text
 
 
-def test_every_architecture_has_the_assembler_that_knows_it(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(test_block=TEST.replace("run.check()", "run.check_numerics()"))
+def test_every_architecture_has_the_assembler_that_knows_it(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    test = TEST.replace("run.check()", "run.check_numerics()")
+    project.write({"pytest.ini": "[pytest]\n", "test_block.py": test})
     options = ("--fxregion", "--fxregion-device=virtual", "--fxregion-compile-kernels")
-    shown = pytester.runpytest_subprocess(*options, "--fxregion-arch=b200", "--fxregion-show")
-    shown.assert_outcomes(passed=1)
-    shown.stdout.fnmatch_lines(["*triton_poi_fused_*sm_100a: * registers, 0 B shared*"])
+    shown = project.run(*options, "--fxregion-arch=b200", "--fxregion-show")
+    assert shown.code == 0, shown.text
+    shown.line("triton_poi_fused_", "sm_100a: ", " registers, 0 B shared")

@@ -88,7 +88,7 @@ def imported(project: Project) -> list[list[str]]:
 def test_tests_are_skipped_with_the_reason_and_nothing_is_imported(
     project: Project, options: tuple[str, ...]
 ) -> None:
-    done = project.run("-rs", *options)
+    done = project.run("-rs", *options, anew=True)
     assert done.code == 0, done.text
     assert "1 passed, 5 skipped" in done.lines[-1]
     reasons = [line for line in done.lines if line.startswith("SKIPPED")]

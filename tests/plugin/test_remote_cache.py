@@ -69,6 +69,7 @@ def test_a_second_machine_compiles_no_region_anew(server: str, tmp_path: Path) -
         run = project.run(
             "--fxregion",
             "--fxregion-device=virtual",
+            anew=True,  # torch reads the setting while it is imported
             env={
                 "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
                 "TORCHINDUCTOR_AUTOGRAD_REMOTE_CACHE": "1",

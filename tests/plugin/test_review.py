@@ -6,8 +6,6 @@ import fcntl
 import json
 import os
 import shutil
-import subprocess
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,7 +15,7 @@ from typing import Any
 import pytest
 
 from pytest_fxregion.snapshots.document import Document, Section, write_document
-from tests.plugin.pytest_process import SOURCE_TREE, Finished, Project
+from tests.plugin.pytest_process import Finished, Project
 
 OPTIONS = (
     *("-p", "xdist.plugin", "-p", "syrupy", "-p", "pytest_fxregion.plugin"),
@@ -75,16 +73,7 @@ def _hold(project: Project, *names: str) -> None:
 
 
 def _review(project: Project, *arguments: str) -> Finished:
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest_fxregion", "review", *arguments],
-        cwd=project.folder,
-        env={"PYTHONPATH": str(SOURCE_TREE)},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return Finished(done.returncode, done.stdout + done.stderr)
+    return project.run("review", *arguments, module="pytest_fxregion")
 
 
 def _report(project: Project) -> dict[str, Any]:

@@ -232,9 +232,7 @@ def recording(shared: Path, project: Project) -> Finished:
 
     def run() -> Finished:
         made(project.folder)
-        return project.run(
-            *ON_CPU, "tests", "--snapshot-update", "-ra", env={"PYTHONHASHSEED": "1"}
-        )
+        return project.run(*ON_CPU, "tests", "--snapshot-update", "-ra")
 
     return once(shared, "recording", run)
 
@@ -334,6 +332,7 @@ def test_other_processes_order_directory_and_hash_seed_give_the_same_bytes(
         str(other.folder / "pytest.ini"),
         str(other.folder / "tests"),
         cwd=elsewhere,
+        # For the two workers, which are processes of their own.
         env={"PYTHONHASHSEED": "2", "REVERSED": "1"},
     )
     assert done.code == 0, done.text

@@ -1,8 +1,14 @@
 """Annotated code that is in no compiled region: a warning, and with --fxregion-strict an error."""
 
+from __future__ import annotations
+
+from pathlib import Path
+
 import pytest
 
-TEST = """
+from tests.plugin.pytest_process import Project
+
+TEST = """\
 import torch
 from torch.fx.traceback import annotate
 
@@ -45,26 +51,29 @@ def test_branches(fxregion):  # eager's cond runs code that torch generated
 
 
 @pytest.fixture
-def suite(pytester: pytest.Pytester) -> pytest.Pytester:
-    pytester.makeini("[pytest]\nfilterwarnings = ignore::DeprecationWarning")
-    pytester.makepyfile(test_lost=TEST)
-    return pytester
-
-
-def test_a_block_that_came_to_nothing_is_a_warning_with_its_line(suite: pytest.Pytester) -> None:
-    result = suite.runpytest_subprocess("--fxregion", "--fxregion-device=cpu", "-p", "no:randomly")
-    result.assert_outcomes(passed=4)
-    result.stdout.fnmatch_lines(
-        [
-            "*FxRegionWarning: *test_lost.py::test_dead: annotated, but in no compiled region: "
-            "test_lost.py:6 (nothing uses its results*",
-            "*FxRegionWarning: *test_lost.py::test_broken: annotated, but in no compiled region: "
-            "test_lost.py:11, test_lost.py:13 (the function was compiled not at all*",
-        ],
+def suite(tmp_path: Path) -> Project:
+    made = Project(tmp_path)
+    made.write(
+        {
+            "pytest.ini": "[pytest]\nfilterwarnings = ignore::DeprecationWarning",
+            "test_lost.py": TEST,
+        }
     )
+    return made
 
 
-def test_strict_makes_it_an_error(suite: pytest.Pytester) -> None:
-    result = suite.runpytest_subprocess("--fxregion", "--fxregion-device=cpu", "--fxregion-strict")
-    result.assert_outcomes(passed=2, failed=2)
-    result.stdout.fnmatch_lines(["*annotated, but in no compiled region: test_lost.py:6 *"])
+def test_a_block_that_came_to_nothing_is_a_warning_with_its_line(suite: Project) -> None:
+    done = suite.run("--fxregion", "--fxregion-device=cpu")
+    assert "4 passed" in done.lines[-1]
+    for name, said in (
+        ("test_dead", "test_lost.py:6 (nothing uses its results"),
+        ("test_broken", "test_lost.py:11, test_lost.py:13 (the function was compiled not at all"),
+    ):
+        line = done.line("FxRegionWarning: ", f"test_lost.py::{name}: ")
+        assert f": annotated, but in no compiled region: {said}" in line
+
+
+def test_strict_makes_it_an_error(suite: Project) -> None:
+    done = suite.run("--fxregion", "--fxregion-device=cpu", "--fxregion-strict")
+    assert "2 failed, 2 passed" in done.lines[-1]
+    done.line("annotated, but in no compiled region: test_lost.py:6 ")

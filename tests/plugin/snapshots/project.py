@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import signal
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.forks import forks
+from tests.plugin.pytest_process import clean_environment
 
 REPOSITORY = Path(__file__).parents[3]
 
@@ -47,6 +49,13 @@ def obey_as_in_a_terminal() -> None:
     """Run in the child before ``exec``: obey permissions, and SIGINT as background jobs do not."""
     obey_permissions()
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def _words(args: tuple[str, ...], xdist: bool) -> list[str]:
+    # Only the plugins that matter here: others (Hypothesis) take longer to load than a run.
+    plugins = ["-p", "xdist.plugin", "-p", "syrupy", "-p", "pytest_fxregion.plugin"]
+    options = ["--fxregion", "--fxregion-device=cpu", *args]
+    return ["-m", "pytest", *plugins, *options, *(["-n2"] if xdist else [])]
 
 
 class Project:
@@ -91,20 +100,10 @@ class Project:
         }
 
     def start(self, *args: str, xdist: bool = False, **environment: str) -> subprocess.Popen[str]:
-        kept = {
-            name: value
-            for name, value in os.environ.items()
-            if name not in {"CI", "BUILD_NUMBER", "PYTEST_ADDOPTS", "PYTEST_XDIST_WORKER"}
-            and not name.startswith("PYTEST_")
-        }
-        # Only the plugins that matter here: others (Hypothesis) take longer to load than a run.
-        plugins = ["-p", "xdist.plugin", "-p", "syrupy", "-p", "pytest_fxregion.plugin"]
-        options = ["--fxregion", "--fxregion-device=cpu", *args]
-        command = [sys.executable, "-m", "pytest", *plugins, *options]
         return subprocess.Popen(
-            [*command, "-n2"] if xdist else command,
+            [sys.executable, *_words(args, xdist)],
             cwd=self.root,
-            env={**kept, **SETTINGS, **environment},
+            env={**clean_environment(), **SETTINGS, **environment},
             preexec_fn=obey_as_in_a_terminal,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -113,14 +112,10 @@ class Project:
         )
 
     def run(self, *args: str, xdist: bool = False, **environment: str) -> Run:
-        process = self.start(*args, xdist=xdist, **environment)
-        try:
-            output, _ = process.communicate(timeout=60)
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGKILL)
-            raise
-        assert "INTERNALERROR" not in output, output
-        return Run(process.returncode, output)
+        there = {**clean_environment(), **SETTINGS, **environment}
+        run = Run(*forks().run(["python", *_words(args, xdist)], self.root, there))
+        assert "INTERNALERROR" not in run.output, run.output
+        return run
 
     def update(self, *args: str, xdist: bool = False, **environment: str) -> Run:
         return self.run("--snapshot-update", *args, xdist=xdist, **environment)

@@ -10,13 +10,15 @@ from __future__ import annotations
 import ast
 import json
 import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.forks import forks
+from tests.plugin.pytest_process import clean_environment
 
 ROOT = Path(__file__).parents[3]
 PLUGIN = "tests.unit.virtual.loaded"
@@ -33,10 +35,7 @@ class DeviceFile(pytest.File):
         self.config.stash.setdefault(FILES, []).append(self.path)
         for node in ast.parse(self.path.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
-                item = DeviceItem.from_parent(self, name=node.name)
-                # One process serves a file: let one xdist worker run all of it.
-                item.add_marker(pytest.mark.xdist_group(self.path.stem))
-                yield item
+                yield DeviceItem.from_parent(self, name=node.name)
 
     def results(self) -> dict[str, list[tuple[str, str]]]:
         """Outcome and failure text of each test function, one of each parameter set."""
@@ -78,29 +77,21 @@ def pytest_collect_file(
 def _run(paths: list[Path]) -> dict[Path, dict[str, list[tuple[str, str]]]]:
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "results.json"
-        environment = {
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
-            "FXREGION_TEST_RESULTS": str(report),
-        }
-        # No xdist worker of this run: the process is a run of its own.
-        for name in [n for n in environment if n.startswith(("PYTEST_XDIST", "PYTEST_CURRENT"))]:
-            del environment[name]
-        done = subprocess.run(
+        status, printed = forks().run(
             [
-                *(sys.executable, "-m", "pytest", "-p", PLUGIN, "-p", "no:cacheprovider", "-q"),
+                *("python", "-m", "pytest", "-p", PLUGIN, "-p", "no:cacheprovider", "-q"),
                 *("-c", os.devnull, f"--rootdir={ROOT}", "-o", "python_files=on_device_*.py"),
-                *("-W", "ignore", *map(str, paths)),
+                *("-p", "no:hypothesispytest", "-W", "ignore", *map(str, paths)),
             ],
-            cwd=ROOT,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
+            ROOT,
+            {
+                **clean_environment(),
+                "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
+                "FXREGION_TEST_RESULTS": str(report),
+            },
         )
         if not report.exists():
-            text = f"the device's process ended with {done.returncode}:\n{done.stdout}{done.stderr}"
-            pytest.fail(text, pytrace=False)
+            pytest.fail(f"the device's process ended with {status}:\n{printed}", pytrace=False)
         rows = json.loads(report.read_text(encoding="utf-8"))
     results: dict[Path, dict[str, list[tuple[str, str]]]] = {path: {} for path in paths}
     for file, name, outcome, text in rows:
