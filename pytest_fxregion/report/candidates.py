@@ -248,9 +248,16 @@ class CandidateWriter:
                 entries = self._with_earlier(entries, self._read(file))
                 report = MachineReport(self._torch, self._settings.device, tuple(entries))
                 write_atomically(file, write_report(report))
+                self._keep_out_of_git()
         except OSError as error:
             self._problems.append(f"could not write {self._settings.shown(file)}: {error}")
         self._open = sum(len(entry.candidates) for entry in entries)
+
+    def _keep_out_of_git(self) -> None:
+        """Have git ignore the folder, unless it is one that the user has named."""
+        ignored = self._folder / ".gitignore"
+        if self._folder.name == DEFAULT_FOLDER and not ignored.exists():
+            write_atomically(ignored, "*\n")
 
     def _read(self, file: Path) -> tuple[TestEntry, ...]:
         try:

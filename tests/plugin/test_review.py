@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import shutil
+import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -95,6 +96,25 @@ def _files(project: Project) -> list[str]:
     return sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())
 
 
+def test_git_ignores_the_artifacts_but_not_what_is_in_a_folder_of_the_users(
+    project: Project,
+) -> None:
+    git = ["git", "-C", str(project.folder)]
+    subprocess.run([*git, "init", "-q"], check=True)
+    subprocess.run([*git, "add", "-A"], check=True)
+
+    def untracked() -> list[str]:
+        listing = [*git, "ls-files", "--others", "--exclude-standard"]
+        return subprocess.run(listing, capture_output=True, text=True, check=True).stdout.split()
+
+    _run(project, OP="cos")
+    assert not any("fxregion-artifacts" in name for name in untracked())
+    project.write({"mine/kept.txt": ""})
+    _run(project, "--fxregion-artifacts=mine", OP="cos")
+    assert "mine/kept.txt" in untracked()
+    assert "mine/fxregion.json" in untracked()
+
+
 @pytest.mark.parametrize("workers", [(), ("-n2",)], ids=["serial", "xdist"])
 def test_a_failing_run_leaves_candidates_and_a_report(
     project: Project, workers: tuple[str, ...]
@@ -104,6 +124,7 @@ def test_a_failing_run_leaves_candidates_and_a_report(
     assert run.line("review") == "2 candidates to review: python -m pytest_fxregion review"
     changed, new = "test_ops/test_op[a]@cpu", "test_ops/test_op[b]@cpu"
     assert _files(project) == [
+        ".gitignore",
         "fxregion.json",
         f"snapshots/{changed}.diff",
         f"snapshots/{changed}.fx.txt",
@@ -173,7 +194,7 @@ def test_from_a_failure_to_an_accepted_snapshot(project: Project) -> None:
     assert run.code == 0
     removed = [line for line in run.lines if "candidate removed, as it was accepted" in line]
     assert len(removed) == 2
-    assert _files(project) == ["fxregion.json"]
+    assert _files(project) == [".gitignore", "fxregion.json"]
     assert _candidates(project) == {"test_op[a]": [], "test_op[b]": []}
 
 
