@@ -56,8 +56,9 @@ class Forks:
             }
             self._process.stdin.write(json.dumps(request) + "\n")
             self._process.stdin.flush()
-            status = int(self._process.stdout.readline())
-            return status, output.read().decode("utf-8", "replace")
+            status = self._process.stdout.readline()
+            assert status, f"the process of all forks ended before {words} did"
+            return int(status), output.read().decode("utf-8", "replace")
 
     def _stop(self) -> None:
         self._process.communicate()
