@@ -164,6 +164,10 @@ def _output(change: Change) -> str:
     return "returned now, too" if change.after else "no longer returned"
 
 
+def _graphs(change: Change) -> str:
+    return f"compiled as {change.after} graphs, before as {change.before}"
+
+
 def _section(change: Change) -> str:
     return f"{change.kind} `{change.subject}` {'added' if change.after else 'removed'}"
 
@@ -214,7 +218,10 @@ _HEADINGS: tuple[tuple[str, Mapping[str, Callable[[Change], str]]], ...] = (
         },
     ),
     ("other tags", {"tag": _arrow}),
-    ("stages and graphs inside graphs", {"section": _section, "subgraph": _section}),
+    (
+        "stages, and graphs inside graphs",
+        {"graphs": _graphs, "section": _section, "subgraph": _section},
+    ),
     (
         _OTHER,
         {

@@ -19,6 +19,7 @@ from pytest_fxregion.snapshots.graph import (
 )
 from pytest_fxregion.snapshots.lines import longest_increasing
 from pytest_fxregion.snapshots.matching import Matching, match, stem
+from pytest_fxregion.snapshots.sizing import gives_only_its_size, same_layout
 
 _TYPE = re.compile(
     r"(?P<dtype>\w+)(?P<shape>\[.*?\])(?P<stride>\[.*?\])?(?P<device>\S*)(?P<rest>.*)"
@@ -41,7 +42,7 @@ class Change:
             (or no longer), ``recompute``, ``ac_graph_id``, ``gradient accumulation``, ``region``
             (annotation), ``piece`` (compiled region), ``region of`` and ``piece of`` a node,
             ``tag``, ``saved``, ``recomputed``, ``moved``, ``renamed``, ``renumbered``, ``source``,
-            ``section``, ``subgraph``, ``text``.
+            ``section``, ``subgraph``, ``graphs`` (their number), ``text``.
         subject: the node, region or value that it is about, by its new name where it has one.
         before: how it was; empty if it was not.
         after: how it is; empty if it is no more.
@@ -119,7 +120,11 @@ def _operation_changes(
 ) -> Iterator[Change]:
     if replaced:
         yield Change(stage, "replaced", after.name, operation(before), operation(after))
-    elif before.literal != after.literal and before.op == "call":
+    elif (
+        before.literal != after.literal
+        and before.op == "call"
+        and not gives_only_its_size(before, after)
+    ):
         was = _arguments(before, [edges.now(name) for name in before.inputs])
         yield Change(stage, "arguments", after.name, was, _arguments(after, after.inputs))
 
@@ -171,8 +176,11 @@ def _type_changes(stage: str, before: Node, after: Node) -> Iterator[Change]:
     if one is None or other is None:
         yield Change(stage, "type", after.name, before.type or NONE, after.type or NONE)
         return
+    follows = one["shape"] != other["shape"] and same_layout(
+        (one["shape"], one["stride"] or ""), (other["shape"], other["stride"] or "")
+    )
     for part in ("dtype", "shape", "stride", "device", "rest"):
-        if one[part] != other[part]:
+        if one[part] != other[part] and not (part == "stride" and follows):
             kind = "type" if part == "rest" else part
             yield Change(stage, kind, after.name, one[part] or NONE, other[part] or NONE)
 
@@ -316,14 +324,16 @@ def _group_changes(
             told |= {(one, other) for one in parts}
     lone_old = {group(node) for node in removed} - {""} - set(old)
     lone_new = {group(node) for node in added} - {""} - set(new)
-    for one in [*old, *sorted(lone_old)]:
-        if not targets.get(one):
+    gone = [one for one in [*old, *sorted(lone_old)] if not targets.get(one)]
+    fresh = [other for other in [*new, *sorted(lone_new)] if not origins.get(other)]
+    for one in gone:
+        if one not in fresh:  # a group with one name whose members are all others is still there
             yield Change(stage, kind, one, one, "")
-            told.add((one, ""))
-    for other in [*new, *sorted(lone_new)]:
-        if not origins.get(other):
+        told.add((one, ""))
+    for other in fresh:
+        if other not in gone:
             yield Change(stage, kind, other, "", other)
-            told.add(("", other))
+        told.add(("", other))
     for move, (_, after, _) in zip(moves, pairs, strict=True):
         if move[0] != move[1] and move not in told:
             yield Change(stage, f"{kind} of", after.name, *move)

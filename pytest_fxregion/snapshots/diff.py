@@ -86,6 +86,9 @@ def compare_documents(old: Document, new: Document) -> Iterator[Change]:
     before, after = _stages(old.sections), _stages(new.sections)
     several = any(graph for graph, _ in (*before, *after))
     by_graph: dict[int, list[Change]] = {}
+    counts = [len({graph for graph, _ in stages}) for stages in (before, after)]
+    if counts[0] != counts[1] and all(counts):
+        yield Change("function", "graphs", "graphs", *map(str, counts))
     for key in dict.fromkeys([*after, *before]):
         graph, name = key
         label = f"graph {graph}: {name}" if several else name

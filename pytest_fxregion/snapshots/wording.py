@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from pytest_fxregion.snapshots.changes import NONE, Change, code
 from pytest_fxregion.snapshots.sizes import difference, parse_size
+from pytest_fxregion.snapshots.subjects import (
+    about,
+    alike_changes,
+    are,
+    by_stage,
+    counted,
+    counted_by_stage,
+    node_names,
+    value_name,
+)
 
 MOST_LINES = 60
-_MOST_NAMES = 4
 _MOST_SOURCES = 3  # pairs of source lines that are quoted
+_MOST_OPERATIONS = 8  # kinds of operations that are named, of those added or removed
+_NUMBER = re.compile(r"(?<=[A-Za-z])_\d+\b")  # in the names of values
 
 
 def summary_lines(changes: Sequence[Change]) -> list[str]:
@@ -19,7 +31,9 @@ def summary_lines(changes: Sequence[Change]) -> list[str]:
     for change in changes:
         by_kind.setdefault(change.kind, []).append(change)
     if by_kind.keys() == {"renumbered"}:
-        return [f"renumbering only: {len(changes)} names ({_counts(_by_stage(changes), '')})"]
+        return [
+            f"renumbering only: {len(changes)} names ({counted_by_stage(by_stage(changes), '')})"
+        ]
     said = [
         line
         for kinds, say in _WORDING
@@ -31,72 +45,14 @@ def summary_lines(changes: Sequence[Change]) -> list[str]:
     return said
 
 
-def _name(subject: str) -> str:
-    piece, inside, name = subject.rpartition("/")
-    return f"`{name}` of {piece}" if inside else f"`{name}`"
-
-
-def _value(text: str) -> str:
-    """Return a value's name and what may follow it, ``t = t(primals_1)``, ``mul (gone)``."""
-    name, space, rest = text.partition(" ")
-    return f"{_name(name)}{space}{rest}"
-
-
-def _names(subjects: Iterable[str]) -> str:
-    names = [_name(subject) for subject in dict.fromkeys(subjects)]
-    shown = ", ".join(names[:_MOST_NAMES])
-    return shown if len(names) <= _MOST_NAMES else f"{shown} and {len(names) - _MOST_NAMES} more"
-
-
-def _by_stage(changes: Iterable[Change]) -> dict[str, list[str]]:
-    """Return the subjects, each once, by stage."""
-    stages: dict[str, dict[str, None]] = {}
-    for change in changes:
-        stages.setdefault(change.stage, {})[change.subject] = None
-    return {stage: list(subjects) for stage, subjects in stages.items()}
-
-
-def _counts(stages: Mapping[str, Sequence[str]], what: str) -> str:
-    """Return ``13 nodes in joint, 6 in forward``."""
-    (stage, subjects), *rest = stages.items()
-    first = f"{_count(len(subjects), what)} in {stage}" if what else f"{len(subjects)} in {stage}"
-    return ", ".join([first, *(f"{len(subjects)} in {stage}" for stage, subjects in rest)])
-
-
-def _who(changes: Iterable[Change]) -> tuple[str, str]:
-    """Return which nodes a line is about: what it begins with, and what it ends with.
-
-    A few are named, ``a, b in joint and c in forward``; many are counted, and some named at the
-    end.
-    """
-    stages = _by_stage(changes)
-    if all(len(subjects) <= _MOST_NAMES for subjects in stages.values()):
-        alike: dict[frozenset[str], list[str]] = {}
-        for stage, subjects in stages.items():
-            alike.setdefault(frozenset(subjects), []).append(stage)
-        *first, last = (
-            f"{_names(stages[where[0]])} in {', '.join(where)}" for where in alike.values()
-        )
-        return f"{', '.join(first)} and {last}" if first else last, ""
-    most = max(stages.values(), key=len)
-    return _counts(stages, "node"), f" ({', '.join(map(_name, most[:_MOST_NAMES]))}, …)"
-
-
-def _alike(changes: Iterable[Change]) -> dict[tuple[str, str], list[Change]]:
-    groups: dict[tuple[str, str], list[Change]] = {}
-    for change in changes:
-        groups.setdefault((change.before, change.after), []).append(change)
-    return groups
-
-
 def _arrow(what: str = "") -> Callable[[list[Change]], list[str]]:
     prefix = f"{what} " if what else ""
 
     def say(changes: list[Change]) -> list[str]:
         lines = []
-        for (before, after), alike in _alike(changes).items():
-            who, names = _who(alike)
-            lines.append(f"{who}: {prefix}{before or NONE} → {after or NONE}{names}")
+        for (before, after), alike in alike_changes(changes).items():
+            nodes, names = about(alike)
+            lines.append(f"{nodes}: {prefix}{before or NONE} → {after or NONE}{names}")
         return lines
 
     return say
@@ -104,39 +60,72 @@ def _arrow(what: str = "") -> Callable[[list[Change]], list[str]]:
 
 def _tags(changes: list[Change]) -> list[str]:
     lines = []
-    for (before, after), alike in _alike(changes).items():
+    for (before, after), alike in alike_changes(changes).items():
         key, _, was = before.partition(": ")
-        who, names = _who(alike)
-        lines.append(f"{who}: {key} {was} → {after.partition(': ')[2]}{names}")
+        nodes, names = about(alike)
+        lines.append(f"{nodes}: {key} {was} → {after.partition(': ')[2]}{names}")
     return lines
 
 
 def _added_or_removed(changes: list[Change]) -> list[str]:
     lines = []
-    for (before, after), alike in _alike(changes).items():
-        who, names = _who(alike)
-        lines.append(f"{before or after} {'removed' if before else 'added'}: {who}{names}")
+    for done, found in (
+        ("removed", [change for change in changes if change.before]),
+        ("added", [change for change in changes if change.after]),
+    ):
+        groups = sorted(alike_changes(found).items(), key=lambda group: -len(group[1]))
+        if len(groups) > _MOST_OPERATIONS:
+            lines.append(
+                f"{done}: {counted_by_stage(by_stage(found), 'node')}, of {len(groups)} kinds"
+            )
+        else:
+            groups = list(alike_changes(found).items())
+        for (before, after), alike in groups[:_MOST_OPERATIONS]:
+            nodes, names = about(alike)
+            lines.append(f"{before or after} {done}: {nodes}{names}")
+        if len(groups) > _MOST_OPERATIONS:
+            more = counted(len(groups) - _MOST_OPERATIONS, "more kind")
+            lines.append(f"... and {more} {done}")
     return lines
+
+
+def _arguments(changes: list[Change]) -> list[str]:
+    """Say of calls what they are given; those that differ in numbers of names only are alike."""
+    groups: dict[tuple[str, str], list[Change]] = {}
+    for change in changes:
+        key = (_unnumbered(change.before), _unnumbered(change.after))
+        groups.setdefault(key, []).append(change)
+    lines = []
+    for form, alike in groups.items():
+        texts = {(change.before, change.after) for change in alike}
+        before, after = texts.pop() if len(texts) == 1 else form
+        nodes, names = about(alike)
+        lines.append(f"{nodes}: arguments {before} → {after}{names}")
+    return lines
+
+
+def _unnumbered(arguments: str) -> str:
+    return _NUMBER.sub("", arguments)
 
 
 def _inputs(changes: list[Change]) -> list[str]:
     lines = []
-    for (before, after), alike in _alike(changes).items():
-        who, names = _who(alike)
-        was, now = (", ".join(map(_value, side.split("; "))) for side in (before, after))
-        lines.append(f"{who}: takes {now} instead of {was}{names}")
+    for (before, after), alike in alike_changes(changes).items():
+        nodes, names = about(alike)
+        was, now = (", ".join(map(value_name, side.split("; "))) for side in (before, after))
+        lines.append(f"{nodes}: takes {now} instead of {was}{names}")
     return lines
 
 
 def _order(changes: list[Change]) -> list[str]:
     lines = []
-    for (before, after), alike in _alike(changes).items():
-        who, names = _who(alike)
+    for (before, after), alike in alike_changes(changes).items():
+        nodes, names = about(alike)
         was, now = (
             ", ".join(name.rpartition("/")[2] for name in side.split("; "))
             for side in (before, after)
         )
-        lines.append(f"{who}: the same operands in another order: {was} → {now}{names}")
+        lines.append(f"{nodes}: the same operands in another order: {was} → {now}{names}")
     return lines
 
 
@@ -145,16 +134,16 @@ def _moves(word: str) -> Callable[[list[Change]], list[str]]:
 
     def say(changes: list[Change]) -> list[str]:
         lines = []
-        for (before, after), alike in _alike(changes).items():
+        for (before, after), alike in alike_changes(changes).items():
             outer = (
                 Change(each.stage, each.kind, each.subject.rpartition("/")[2]) for each in alike
             )
-            who, names = _who(outer)
+            nodes, names = about(outer)
             if before and after:
                 move = f"moved from {word}{before} to {word}{after}"
             else:
                 move = f"left {word}{before}" if before else f"entered {word}{after}"
-            lines.append(f"{who} {move}{names}")
+            lines.append(f"{nodes} {move}{names}")
         return lines
 
     return say
@@ -166,7 +155,7 @@ def _groups(word: str) -> Callable[[list[Change]], list[str]]:
     def say(changes: list[Change]) -> list[str]:
         lines = []
         lone: dict[tuple[str, str], list[str]] = {}
-        for (before, after), alike in _alike(changes).items():
+        for (before, after), alike in alike_changes(changes).items():
             stages = ", ".join(dict.fromkeys(each.stage for each in alike))
             if not before:
                 lone.setdefault(("appeared in", stages), []).append(after)
@@ -187,28 +176,20 @@ def _groups(word: str) -> Callable[[list[Change]], list[str]]:
 
 def _checkpointed(changes: list[Change]) -> list[str]:
     lines = []
-    for (before, after), alike in _alike(changes).items():
-        who, names = _who(alike)
+    for (before, after), alike in alike_changes(changes).items():
+        nodes, names = about(alike)
         what = f"no longer checkpointed (was {before})" if before else f"checkpointed now ({after})"
-        lines.append(f"{who}: {what}{names}")
+        lines.append(f"{nodes}: {what}{names}")
     return lines
 
 
 def _accumulations(changes: list[Change]) -> list[str]:
     lines = []
-    for (before, after), alike in _alike(changes).items():
-        who, names = _who(alike)
+    for (before, after), alike in alike_changes(changes).items():
+        nodes, names = about(alike)
         verb = "vanished" if before else "appeared"
-        lines.append(f"gradient accumulation {who} {verb}: {before or after}{names}")
+        lines.append(f"gradient accumulation {nodes} {verb}: {before or after}{names}")
     return lines
-
-
-def _count(count: int, what: str) -> str:
-    return f"{count} {what}{'s' if count != 1 else ''}"
-
-
-def _are(count: int) -> str:
-    return "are" if count != 1 else "is"
 
 
 def _saved(changes: list[Change]) -> list[str]:
@@ -234,12 +215,12 @@ def _saved_by(stage: str, changes: Sequence[Change]) -> list[str]:
             delta.update(_size(change.after))
             delta.subtract(_size(change.before))
         total.update(delta)
-        count, names = len(found), _names(change.subject for change in found)
+        count, names = len(found), node_names(change.subject for change in found)
         saved = f"saved for the backward by {stage}"
         what = (
-            f"{_count(count, 'value')} {word} {_are(count)} {saved}"
+            f"{counted(count, 'value')} {word} {are(count)} {saved}"
             if word
-            else f"{_count(count, 'value')} {saved} {'have' if count != 1 else 'has'} another type"
+            else f"{counted(count, 'value')} {saved} {'have' if count != 1 else 'has'} another type"
         )
         lines.append(f"{what}: {difference(delta)} ({names})")
     if len(lines) > 1:
@@ -253,54 +234,93 @@ def _size(held: str) -> Counter[str]:
 
 def _recomputed(changes: list[Change]) -> list[str]:
     lines = []
-    for (before, _), alike in _alike(changes).items():
-        for stage, subjects in _by_stage(alike).items():
+    for (before, _), alike in alike_changes(changes).items():
+        for stage, subjects in by_stage(alike).items():
             count = len(subjects)
-            nodes = f"{_count(count, 'node')} {'less' if before else 'more'} {_are(count)}"
-            lines.append(f"{nodes} recomputed in {stage}: {_names(subjects)}")
+            nodes = f"{counted(count, 'node')} {'less' if before else 'more'} {are(count)}"
+            lines.append(f"{nodes} recomputed in {stage}: {node_names(subjects)}")
     return lines
 
 
 def _outputs(changes: list[Change]) -> list[str]:
     lines = []
-    for (before, _), alike in _alike(changes).items():
-        who, names = _who(alike)
-        lines.append(f"{who}: {'no longer returned' if before else 'returned now, too'}{names}")
+    for (before, _), alike in alike_changes(changes).items():
+        nodes, names = about(alike)
+        lines.append(f"{nodes}: {'no longer returned' if before else 'returned now, too'}{names}")
     return lines
 
 
 def _signature(changes: list[Change]) -> list[str]:
     stages: dict[str, list[str]] = {}
-    for stage, subjects in _by_stage(changes).items():
+    for stage, subjects in by_stage(changes).items():
         stages.setdefault(" and ".join(sorted(subjects)), []).append(stage)
     return [f"{what} of {', '.join(of)} in another order or form" for what, of in stages.items()]
 
 
 def _sources(changes: list[Change]) -> list[str]:
-    pairs = _alike(changes)
-    if len(pairs) > _MOST_SOURCES:
-        return _with(": other source lines")(changes)
+    """Say which lines of the program are others, and which are the same in another place."""
+    moved = [change for change in changes if _code(change.before) == _code(change.after)]
+    edited = [change for change in changes if _code(change.before) != _code(change.after)]
     lines = []
-    for (before, after), alike in pairs.items():
-        where = [side.partition(": ") for side in (before, after)]
-        was, now = (code(side) for side in (before, after))
-        if where[0][0] != where[1][0] or was == now:
-            was, now = before or NONE, after or NONE
-        who, names = _who(alike)
-        lines.append(f"{who}: source `{was}` → `{now}`{names}")
+    pairs: dict[tuple[str, str], list[Change]] = {}
+    for change in edited:
+        cut = code(change.before), code(change.after)
+        whole = _code(change.before), _code(change.after)
+        pairs.setdefault(whole if cut[0] == cut[1] else cut, []).append(change)
+    if len(pairs) > _MOST_SOURCES:
+        lines += _with(": other source lines")(edited)
+    else:
+        for (before, after), alike in pairs.items():
+            nodes, names = about(alike)
+            lines.append(f"{nodes}: source `{before or NONE}` → `{after or NONE}`{names}")
+    return lines + _moved_sources(moved)
+
+
+def _moved_sources(changes: Sequence[Change]) -> list[str]:
+    files: dict[tuple[str, str], list[Change]] = {}
+    functions: dict[tuple[str, str], list[Change]] = {}
+    for change in changes:
+        (file, function), (new_file, new_function) = map(_where, (change.before, change.after))
+        if function == new_function:
+            files.setdefault((file, new_file), []).append(change)
+        elif file == new_file:
+            functions.setdefault((function, new_function), []).append(change)
+        else:
+            moved = f"{function} of {file}", f"{new_function} of {new_file}"
+            functions.setdefault(moved, []).append(change)
+    lines = []
+    for what, found in (("file", files), ("function", functions)):
+        if len(found) > _MOST_SOURCES:
+            alike = [change for group in found.values() for change in group]
+            lines += _with(f": the same source lines in other {what}s")(alike)
+            continue
+        for (before, after), group in found.items():
+            nodes, names = about(group)
+            where = f"the same source lines in another {what}, {before} → {after}"
+            lines.append(f"{nodes}: {where}{names}")
     return lines
+
+
+def _code(source: str) -> str:
+    return source.partition(": ")[2] or source
+
+
+def _where(source: str) -> tuple[str, str]:
+    """Return file and function of a source comment, ``file.py in function: code``."""
+    file, _, function = source.partition(": ")[0].rpartition(" in ")
+    return file, function
 
 
 def _with(what: str) -> Callable[[list[Change]], list[str]]:
     def say(changes: list[Change]) -> list[str]:
-        who, names = _who(changes)
-        return [f"{who}{what}{names}"]
+        nodes, names = about(changes)
+        return [f"{nodes}{what}{names}"]
 
     return say
 
 
 def _renumbered(changes: list[Change]) -> list[str]:
-    return [f"renumbered: {_counts(_by_stage(changes), 'name')}"]
+    return [f"renumbered: {counted_by_stage(by_stage(changes), 'name')}"]
 
 
 def _text(changes: list[Change]) -> list[str]:
@@ -308,19 +328,44 @@ def _text(changes: list[Change]) -> list[str]:
     return [f"text of {', '.join(stages)} that is no node differs"]
 
 
-def _sections(changes: list[Change]) -> list[str]:
+def _graphs(changes: list[Change]) -> list[str]:
     return [
-        f"the {change.kind} `{change.subject}` is {'gone' if change.before else 'new'}"
-        + ("" if change.kind == "section" else f" in {change.stage}")
+        f"the function is compiled as {counted(int(change.after), 'graph')}, not as {change.before}"
+        + (
+            " any more: a graph breaks (TORCH_LOGS=graph_breaks says where)"
+            if int(change.after) > int(change.before)
+            else ""
+        )
         for change in changes
     ]
 
 
+def _sections(changes: list[Change]) -> list[str]:
+    lines = []
+    for done in ("gone", "new"):
+        found = [change for change in changes if bool(change.before) == (done == "gone")]
+        stages = [change.subject for change in found if change.kind == "section"]
+        if stages:
+            named = ", ".join(f"`{stage}`" for stage in stages)
+            what = "the section" if len(stages) == 1 else "the sections"
+            lines.append(f"{what} {named} {are(len(stages))} {done}")
+        lines += (
+            f"the {change.kind} `{change.subject}` is {done} in {change.stage}"
+            for change in found
+            if change.kind != "section"
+        )
+    return lines
+
+
 _WORDING: tuple[tuple[tuple[str, ...], Callable[[list[Change]], list[str]]], ...] = (
+    (("graphs",), _graphs),
     (("section", "subgraph"), _sections),
+    (("region",), _groups("region ")),
+    (("region of",), _moves("region ")),
+    (("checkpointed",), _checkpointed),
     (("replaced",), _arrow()),
     (("removed", "added"), _added_or_removed),
-    (("arguments",), _arrow("arguments")),
+    (("arguments",), _arguments),
     (("inputs",), _inputs),
     (("order",), _order),
     (("dtype",), _arrow("dtype")),
@@ -330,13 +375,10 @@ _WORDING: tuple[tuple[tuple[str, ...], Callable[[list[Change]], list[str]]], ...
     (("type",), _arrow("type")),
     (("outputs",), _outputs),
     (("signature",), _signature),
-    (("region",), _groups("region ")),
-    (("region of",), _moves("region ")),
-    (("piece",), _groups("")),
-    (("piece of",), _moves("")),
-    (("checkpointed",), _checkpointed),
     (("recompute",), _arrow("checkpoint tag")),
     (("ac_graph_id",), _tags),
+    (("piece",), _groups("")),
+    (("piece of",), _moves("")),
     (("saved",), _saved),
     (("recomputed",), _recomputed),
     (("gradient accumulation",), _accumulations),
