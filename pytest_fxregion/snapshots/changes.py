@@ -64,9 +64,15 @@ class GraphComparison:
     names: dict[str, str]
 
 
-def compare_graphs(stage: str, old: Graph, new: Graph) -> GraphComparison:
-    """List what changed between two graphs of one stage."""
-    matching = match(old.nodes, new.nodes)
+def compare_graphs(
+    stage: str, old: Graph, new: Graph, known: Mapping[str, str] | None = None
+) -> GraphComparison:
+    """List what changed between two graphs of one stage.
+
+    ``known`` are names of old nodes, and of what each is now, from the stages before.
+    """
+    known = known or {}
+    matching = match(old.nodes, new.nodes, known)
     pairs = [
         (old.nodes[i], new.nodes[j], i in matching.replaced)
         for i, j in enumerate(matching.to_new)
@@ -100,7 +106,7 @@ def compare_graphs(stage: str, old: Graph, new: Graph) -> GraphComparison:
     found += _group_changes(stage, "piece", pairs, removed, added, lambda n: n.piece)
     found += _recomputed(stage, removed, added, pairs)
     found += _order(stage, new.nodes, matching)
-    found += _names_and_sources(stage, pairs)
+    found += _names_and_sources(stage, pairs, known)
     return GraphComparison(tuple(found), names)
 
 
@@ -374,13 +380,16 @@ def _order(stage: str, new: Sequence[Node], matching: Matching) -> Iterator[Chan
     yield from (Change(stage, "moved", node.name) for node in moved if node.op != "placeholder")
 
 
-def _names_and_sources(stage: str, pairs: Sequence[tuple[Node, Node, bool]]) -> Iterator[Change]:
+def _names_and_sources(
+    stage: str, pairs: Sequence[tuple[Node, Node, bool]], known: Mapping[str, str]
+) -> Iterator[Change]:
     for before, after, replaced in pairs:
         was, now = before.name, after.name
         # Names inside a compiled region follow from what is in it.
         inside = "/" in was or "/" in now
         if was != now and not replaced and not inside and before.op != "output":
             kind = "renumbered" if stem(was) == stem(now) else "renamed"
-            yield Change(stage, kind, now, was, now)
+            if kind == "renumbered" or known.get(was) != now:  # is told of the stage before
+                yield Change(stage, kind, now, was, now)
         if before.source != after.source:
             yield Change(stage, "source", after.name, before.source, after.source)

@@ -16,6 +16,7 @@ from pytest_fxregion.snapshots.document import Document, Section, write_document
 from pytest_fxregion.snapshots.graph import (
     GRADIENT_ACCUMULATION,
     Graph,
+    Node,
     is_graph_text,
     parse_graphs,
 )
@@ -86,6 +87,7 @@ def compare_documents(old: Document, new: Document) -> Iterator[Change]:
     before, after = _stages(old.sections), _stages(new.sections)
     several = any(graph for graph, _ in (*before, *after))
     by_graph: dict[int, list[Change]] = {}
+    earlier: dict[int, _Earlier] = {}
     counts = [len({graph for graph, _ in stages}) for stages in (before, after)]
     if counts[0] != counts[1] and all(counts):
         yield Change("function", "graphs", "graphs", *map(str, counts))
@@ -98,7 +100,8 @@ def compare_documents(old: Document, new: Document) -> Iterator[Change]:
         elif key not in after:
             found.append(Change(label, "section", label, "section", ""))
         elif before[key] != after[key]:
-            found += _compare_stages(label, before[key], after[key])
+            stages = before[key], after[key]
+            found += _compare_stages(label, *stages, earlier.setdefault(graph, _Earlier()))
     for found in by_graph.values():
         yield from _each_once(found)
 
@@ -166,7 +169,46 @@ def _stages(sections: Sequence[Section]) -> dict[tuple[int, str], _Stage]:
     return stages
 
 
-def _compare_stages(label: str, old: _Stage, new: _Stage) -> Iterator[Change]:
+@dataclass
+class _Earlier:
+    """What the stages before have shown: a value has its name in all of them."""
+
+    old: dict[str, Node] = field(default_factory=dict)
+    new: dict[str, Node] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
+
+    def known(self, old: Graph, new: Graph) -> dict[str, str]:
+        """Return which old nodes are known to be which new ones."""
+        new_nodes = {node.name: node for node in new.nodes}
+        found: dict[str, str] = {}
+        for node in old.nodes:
+            twin = new_nodes.get(self.names.get(node.name, ""))
+            if (
+                twin is not None
+                and node.op == twin.op
+                and _is_same_value(node, self.old[node.name])
+                and _is_same_value(twin, self.new[twin.name])
+            ):
+                found[node.name] = twin.name
+        return found
+
+    def add(self, old: Graph, new: Graph, names: Mapping[str, str]) -> None:
+        """Note which old node is which new one."""
+        for seen, graph in ((self.old, old), (self.new, new)):
+            for node in graph.nodes:
+                seen.setdefault(node.name, node)
+        for name, now in names.items():
+            if "/" not in name and "/" not in now:  # names inside compiled regions are their own
+                self.names.setdefault(name, now)
+
+
+def _is_same_value(node: Node, earlier: Node) -> bool:
+    """Say whether a node is the one of an earlier stage that has its name."""
+    same = node.op == "placeholder" or (node.op, node.target) == (earlier.op, earlier.target)
+    return same and node.type == earlier.type
+
+
+def _compare_stages(label: str, old: _Stage, new: _Stage, earlier: _Earlier) -> Iterator[Change]:
     for part in dict.fromkeys((*old.texts, *new.texts)):
         if old.texts.get(part) != new.texts.get(part):
             yield Change(f"{label}: {part}", "text", part)
@@ -182,7 +224,9 @@ def _compare_stages(label: str, old: _Stage, new: _Stage) -> Iterator[Change]:
         inline_regions(graphs[0], {call: body[0] for call, body in found.items()})
         for graphs, found in zip((before, after), bodies, strict=True)
     ]
-    result = compare_graphs(label, flat[0].graph, flat[1].graph)
+    whole = flat[0].graph, flat[1].graph
+    result = compare_graphs(label, *whole, earlier.known(*whole))
+    earlier.add(*whole, result.names)
     saved = list(_compare_saved(label, old.saved, new.saved, _outer_names(result.names, *flat)))
     about_saved = {change.subject for change in saved}
     about_saved |= {result.names.get(name, name) for name in about_saved}

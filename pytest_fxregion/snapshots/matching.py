@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_fxregion.snapshots.graph import Node
@@ -39,9 +39,12 @@ class Matching:
     replaced: frozenset[int]
 
 
-def match(old: Sequence[Node], new: Sequence[Node]) -> Matching:
-    """Match the nodes of two graphs."""
+def match(
+    old: Sequence[Node], new: Sequence[Node], known: Mapping[str, str] | None = None
+) -> Matching:
+    """Match the nodes of two graphs; ``known`` are names of old nodes, and of what each is now."""
     matcher = _Matcher(old, new)
+    matcher.match_known(known or {})
     matcher.match_ends()
     for label in (_typed, _strict, _loose):
         if matcher.unmatched_on_both_sides():
@@ -85,24 +88,57 @@ class _Matcher:
     def unmatched_on_both_sides(self) -> bool:
         return -1 in self.old.partner and -1 in self.new.partner
 
+    def match_known(self, known: Mapping[str, str]) -> None:
+        """Match what is known to belong together."""
+        places = {node.name: j for j, node in enumerate(self.new.nodes)}
+        for i, node in enumerate(self.old.nodes):
+            j = places.get(known.get(node.name, ""), -1)
+            if j >= 0 and self.old.partner[i] < 0 and self.new.partner[j] < 0:
+                self.pair(i, j)
+
     def match_ends(self) -> None:
-        """Match outputs, then placeholders: in order, those with the same uses first."""
+        """Match outputs, then placeholders: in order, those with the same uses first.
+
+        Weights of one shape change places when the lines do that use them first, so what the same
+        lines use is looked for before all else.
+        """
         outputs = [
             [i for i, n in enumerate(s.nodes) if n.op == "output"] for s in (self.old, self.new)
         ]
         for i, j in zip(*outputs, strict=False):
-            self.pair(i, j)
+            if self.old.partner[i] < 0 and self.new.partner[j] < 0:
+                self.pair(i, j)
         old, new = (
-            [i for i, node in enumerate(side.nodes) if node.op == "placeholder"]
+            [
+                i
+                for i, node in enumerate(side.nodes)
+                if node.op == "placeholder" and side.partner[i] < 0
+            ]
             for side in (self.old, self.new)
         )
         self.use(_typed)
+        self._match_equal(
+            {i: key for i in old if (key := self.old.lines_of_use(i))},
+            {j: key for j in new if (key := self.new.lines_of_use(j))},
+        )
         # Neighbourhoods are only looked at if kinds and order do not settle it.
         settled = [self.old.labels[i] for i in old] == [self.new.labels[j] for j in new]
         for steps in (0,) if settled else (3, 1, 0):
             self._align(old, new, steps)
         self.use(_loose)
         self._align(old, new, 0)
+
+    def _match_equal(self, old: Mapping[int, object], new: Mapping[int, object]) -> None:
+        """Match, in order, unmatched nodes with keys that as many of both graphs have."""
+        groups: dict[object, tuple[list[int], list[int]]] = {}
+        for side, (keys, matched) in enumerate(((old, self.old), (new, self.new))):
+            for i, key in keys.items():
+                if matched.partner[i] < 0:
+                    groups.setdefault(key, ([], []))[side].append(i)
+        for left, right in groups.values():
+            if len(left) == len(right):
+                for i, j in zip(left, right, strict=True):
+                    self.pair(i, j)
 
     def match_cones(self, rounds: int = _MOST_ROUNDS) -> None:
         """Match by whole cones until nothing is gained, or for some rounds."""

@@ -74,6 +74,14 @@ class Side:
                 keys[i] = hash((before[i], *inputs, *users))
         return keys
 
+    def lines_of_use(self, i: int) -> tuple[object, ...]:
+        """Return what a node is, and what is done with it in which lines; empty if not known."""
+        uses = sorted(
+            (self.nodes[user].source, self.nodes[user].target, position)
+            for user, position in self.users[i]
+        )
+        return (self.labels[i], *uses) if uses and all(source for source, _, _ in uses) else ()
+
     def kin(self, i: int) -> list[int]:
         """Return the nodes that are joined to a node by an edge, or share an input with it."""
         found = dict.fromkeys((*self.inputs[i], *(user for user, _ in self.users[i])))

@@ -1,7 +1,5 @@
 """What follows from a change is not told beside it, and what is alike is one line."""
 
-
-
 from __future__ import annotations
 
 import pytest
