@@ -17,12 +17,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.forks import forks
-from tests.plugin.pytest_process import clean_environment
+from tests.plugin.pytest_process import Project
 
 ROOT = Path(__file__).parents[3]
 PLUGIN = "tests.unit.virtual.loaded"
-
+# What torch answers outside of the device: in a fork builds for CUDA give another answer.
+NOT_IN_A_FORK = "on_device_activation"
 
 RESULTS = pytest.StashKey[dict[Path, dict[str, list[tuple[str, str]]]]]()
 FILES = pytest.StashKey[list[Path]]()
@@ -41,8 +41,9 @@ class DeviceFile(pytest.File):
         """Outcome and failure text of each test function, one of each parameter set."""
         known = self.config.stash.setdefault(RESULTS, {})
         if self.path not in known:
-            alone = "PYTEST_XDIST_WORKER" in os.environ
-            known.update(_run([self.path] if alone else self.config.stash[FILES]))
+            alone = "PYTEST_XDIST_WORKER" in os.environ or self.path.stem == NOT_IN_A_FORK
+            others = [path for path in self.config.stash[FILES] if path.stem != NOT_IN_A_FORK]
+            known.update(_run([self.path] if alone else others))
         return known.get(self.path, {})
 
 
@@ -77,21 +78,15 @@ def pytest_collect_file(
 def _run(paths: list[Path]) -> dict[Path, dict[str, list[tuple[str, str]]]]:
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "results.json"
-        status, printed = forks().run(
-            [
-                *("python", "-m", "pytest", "-p", PLUGIN, "-p", "no:cacheprovider", "-q"),
-                *("-c", os.devnull, f"--rootdir={ROOT}", "-o", "python_files=on_device_*.py"),
-                *("-p", "no:hypothesispytest", "-W", "ignore", *map(str, paths)),
-            ],
-            ROOT,
-            {
-                **clean_environment(),
-                "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
-                "FXREGION_TEST_RESULTS": str(report),
-            },
+        done = Project(ROOT).run(
+            *("-p", PLUGIN, "-q", "-c", os.devnull, f"--rootdir={ROOT}", "-W", "ignore"),
+            *("-o", "python_files=on_device_*.py", *map(str, paths)),
+            env={"FXREGION_TEST_RESULTS": str(report)},
+            anew=paths[0].stem == NOT_IN_A_FORK,
         )
         if not report.exists():
-            pytest.fail(f"the device's process ended with {status}:\n{printed}", pytrace=False)
+            text = f"the device's process ended with {done.code}:\n{done.text}"
+            pytest.fail(text, pytrace=False)
         rows = json.loads(report.read_text(encoding="utf-8"))
     results: dict[Path, dict[str, list[tuple[str, str]]]] = {path: {} for path in paths}
     for file, name, outcome, text in rows:
