@@ -186,7 +186,7 @@ class _Matcher:
         beaten: set[tuple[int, int]] = set()
         for i, j in up:
             rivals = {(i, old_rivals.get(i, j)), (new_rivals.get(j, i), j)} - {(i, j)}
-            if all(self._fit(*rival) < self._fit(i, j) for rival in rivals):
+            if all(self._fit(*rival) <= self._fit(i, j) for rival in rivals):
                 kept[i] = j
                 taken.add(j)
                 beaten |= rivals

@@ -75,3 +75,20 @@ def test_lines_that_change_places_take_their_weights_along() -> None:
         "`t_1`, `mm_1` in joint: earlier or later in the graph",
         "renumbered: 6 names in joint",
     ]
+
+
+def test_a_layer_more_of_many_equal_ones_is_found_at_their_end() -> None:
+    def chain(layers: int) -> Document:
+        weights = " ".join(f"primals_{k}" for k in range(layers))
+        lines, h = [], "x"
+        for k in range(layers):
+            lines += [f"t_{k} = t.default(primals_{k})", f"mm_{k} = mm.default({h}, t_{k})"]
+            h = f"mm_{k}"
+        return document(joint=graph(f"{weights} x", *lines, f"return ({h},)"))
+
+    assert said(chain(60), chain(61)) == [
+        "input f32[4][1]cpu added: `primals_60` in joint",
+        "aten.t.default added: `t_60` in joint",
+        "aten.mm.default added: `mm_59` in joint",
+        "renumbered: 1 name in joint",
+    ]
