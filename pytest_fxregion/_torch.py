@@ -152,7 +152,9 @@ from torch.utils._python_dispatch import TorchDispatchMode as DispatchMode
 
 # Whether a value is of a tensor subclass that says which tensors it is made of.
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
-from torch.utils._pytree import keystr, tree_flatten_with_path, tree_leaves, tree_map
+from torch.utils._pytree import keystr as key_text
+from torch.utils._pytree import tree_flatten_with_path as tree_flatten_with_path
+from torch.utils._pytree import tree_leaves, tree_map
 
 
 def is_wrapper_subclass(value: object) -> typing.TypeGuard[Any]:
@@ -160,20 +162,12 @@ def is_wrapper_subclass(value: object) -> typing.TypeGuard[Any]:
     return bool(is_traceable_wrapper_subclass(value))
 
 
-def tree_flatten_with_names(tree: dict[str, Any]) -> list[tuple[str, Any]]:
-    """Return the leaves of each entry, named by entry and path: ``w``, ``xs[0]``, ``cfg['a']``."""
-    return [
-        (name + keystr(path), leaf)
-        for name, value in tree.items()
-        for path, leaf in tree_flatten_with_path(value)[0]
-    ]
-
-
 def size_hint(size: int | torch.SymInt) -> int:
     """Return the number that a size has in the traced call; -1 if only running it would tell."""
     if isinstance(size, int):
         return size
-    hint = size.node.hint
+    # A length of a jagged tensor that is not being traced has no hint; it is no number at all.
+    hint = getattr(size.node, "hint", None)
     return -1 if hint is None else int(hint)
 
 
@@ -201,8 +195,27 @@ def times_written(tensor: torch.Tensor) -> int:
 
 
 def was_written(tensor: torch.Tensor) -> bool:
-    """Whether an operation has changed the tensor in place since it was made."""
-    return times_written(tensor) > 0
+    """Whether an operation has changed the tensor in place since it was made.
+
+    That of an inference tensor is not known.
+    """
+    return not tensor.is_inference() and times_written(tensor) > 0
+
+
+def hooks_of(tensor: torch.Tensor) -> list[Any]:
+    """Return the hooks that are called with a tensor's gradient; ``_backward_hooks``, 2.11 to 2.15.
+
+    Those that were registered by ``Tensor.register_hook``.
+    """
+    return list((tensor._backward_hooks or {}).values()) if tensor.is_leaf else []
+
+
+def post_accumulate_hooks_of(tensor: torch.Tensor) -> list[Any]:
+    """Return the hooks of ``register_post_accumulate_grad_hook``.
+
+    ``Tensor._post_accumulate_grad_hooks``: 2.11 to 2.15.
+    """
+    return list((getattr(tensor, "_post_accumulate_grad_hooks", None) or {}).values())
 
 
 def base_of(tensor: torch.Tensor) -> torch.Tensor | None:

@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from types import CellType, FunctionType, MethodType
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
+from torch.optim import Optimizer
 
-from pytest_fxregion._torch import tree_flatten_with_names, tree_map
+from pytest_fxregion._torch import hooks_of, post_accumulate_hooks_of
+from pytest_fxregion.containers import flatten_with_names, mapped
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -51,17 +55,35 @@ class Call:
         Those are the function itself, what it brings along (:func:`brought_along`) and arguments.
         A module reached twice is named once.
         """
+        return self._reached(nn.Module)
+
+    def optimizers(self) -> dict[str, Optimizer]:
+        """Return every optimizer that the call can reach, by name; one reached twice is once."""
+        return self._reached(Optimizer)
+
+    def _reached(self, kind: type[T]) -> dict[str, T]:
         found = {**brought_along(self.function), **self.argument_names()}
-        unique: dict[int, tuple[str, nn.Module]] = {}
-        for prefix, leaf in tree_flatten_with_names(found):
-            if isinstance(leaf, nn.Module):
-                unique.setdefault(id(leaf), (prefix, leaf))
+        unique: dict[int, tuple[str, T]] = {}
+        for name, leaf in flatten_with_names(found):
+            if isinstance(leaf, kind):
+                unique.setdefault(id(leaf), (name, leaf))
         return dict(unique.values())
 
     def brought_tensors(self) -> dict[str, torch.Tensor]:
-        """Return the tensors that the function brings along, by name."""
-        found = tree_flatten_with_names(brought_along(self.function))
-        return {name: leaf for name, leaf in found if isinstance(leaf, torch.Tensor)}
+        """Return the tensors that the function brings along, by name.
+
+        The parameters of optimizers are among them, unless they have another name already.
+        """
+        found = flatten_with_names(brought_along(self.function))
+        tensors = {name: leaf for name, leaf in found if isinstance(leaf, torch.Tensor)}
+        arguments = [leaf for _, leaf in flatten_with_names(self.argument_names())]
+        parameters = [parameter for _, parameter in named_parameters(self.modules())]
+        known = {id(t) for t in (*tensors.values(), *arguments, *parameters)}
+        for name, optimizer in self.optimizers().items():
+            for number, parameter in enumerate(parameters_of(optimizer)):
+                if id(parameter) not in known:
+                    tensors[f"{name}.params[{number}]"] = parameter
+        return tensors
 
     def in_float64(self) -> Call:
         """Return the same call with every floating-point argument and parameter in float64.
@@ -70,7 +92,7 @@ class Call:
         over and what ``partial`` has bound; globals stay as they are.
         """
         widening = _Widening()
-        args, kwargs = tree_map(widening, (self.args, self.kwargs))
+        args, kwargs = widening.tree((self.args, self.kwargs))
         return Call(widening(self.function), args, kwargs)
 
 
@@ -83,17 +105,50 @@ class _Widening:
 
     def __call__(self, leaf: Any) -> Any:
         if isinstance(leaf, nn.Module):
-            return copy.deepcopy(leaf, self._modules).double()
-        if isinstance(leaf, MethodType) and isinstance(leaf.__self__, nn.Module):
-            return getattr(self(leaf.__self__), leaf.__name__)
+            return self._module(leaf)
+        if isinstance(leaf, Optimizer):
+            return self._optimizer(leaf)
+        if isinstance(leaf, MethodType):
+            home = self.tree(leaf.__self__)
+            return leaf if home is leaf.__self__ else getattr(home, leaf.__name__)
         if isinstance(leaf, partial):
-            args, kwargs = tree_map(self, (leaf.args, leaf.keywords))
+            args, kwargs = self.tree((leaf.args, leaf.keywords))
             return partial(self(leaf.func), *args, **kwargs)
         if isinstance(leaf, torch.Tensor):
-            return self._others.setdefault(id(leaf), widened(leaf))
+            return self._tensor(leaf)
         if isinstance(leaf, FunctionType) and leaf.__closure__:
             return self._others.get(id(leaf)) or self._closure(leaf)
         return leaf
+
+    def tree(self, tree: Any) -> Any:
+        """Return the twin of what holds others."""
+        return mapped(self, tree, self._others)
+
+    def _tensor(self, tensor: torch.Tensor) -> Any:
+        known = self._modules.get(id(tensor), self._others.get(id(tensor)))
+        if known is None:
+            known = self._others[id(tensor)] = widened(tensor)
+            hooks_copied(tensor, known)
+        return known
+
+    def _module(self, module: nn.Module) -> Any:
+        twin = copy.deepcopy(module, self._modules).double()
+        twins = dict(twin.named_parameters(remove_duplicate=False))
+        for name, parameter in module.named_parameters():
+            if not hooks_of(twins[name]) and not post_accumulate_hooks_of(twins[name]):
+                hooks_copied(parameter, twins[name])  # a deep copy has none
+        return twin
+
+    def _optimizer(self, optimizer: Optimizer) -> Any:
+        for parameter in parameters_of(optimizer):
+            self._modules[id(parameter)] = self._tensor(parameter)
+        twin = copy.deepcopy(optimizer, self._modules)
+        for parameter, wide in zip(parameters_of(optimizer), parameters_of(twin), strict=True):
+            if parameter.grad is not None:
+                wide.grad = widened(parameter.grad)
+            state = twin.state.get(wide, {})
+            state |= {k: widened(v) for k, v in state.items() if isinstance(v, torch.Tensor)}
+        return twin
 
     def _closure(self, function: FunctionType) -> FunctionType:
         cells = tuple(CellType() for _ in function.__closure__ or ())
@@ -103,7 +158,7 @@ class _Widening:
         self._others[id(function)] = twin  # before its cells: one of them may hold it
         for cell, original in zip(cells, function.__closure__ or (), strict=True):
             with suppress(ValueError):  # a cell that is not filled yet
-                cell.cell_contents = tree_map(self, original.cell_contents)
+                cell.cell_contents = self.tree(original.cell_contents)
         return twin
 
 
@@ -139,7 +194,7 @@ def _bound_names(function: Any) -> dict[str, Any]:
         bound = inspect.signature(function.func).bind_partial(*function.args, **function.keywords)
         return {**bound.arguments, **_bound_names(function.func)}
     if isinstance(function, MethodType):
-        return {"": function.__self__} if isinstance(function.__self__, nn.Module) else {}
+        return {"": function.__self__}
     if not isinstance(function, FunctionType):
         return {}
     names: dict[str, Any] = {
@@ -165,13 +220,15 @@ def widened(tensor: torch.Tensor) -> torch.Tensor:
         wide = tensor.detach().double()
     else:
         return tensor
+    if isinstance(tensor, nn.Parameter):
+        return nn.Parameter(wide, tensor.requires_grad)
     return wide.requires_grad_(tensor.requires_grad)
 
 
 def named_leaves(call: Call) -> dict[int, str]:
     """Return the names of the tensors that gradients are collected for, by identity."""
     names: dict[int, str] = {}
-    arguments = tree_flatten_with_names(call.argument_names())
+    arguments = flatten_with_names(call.argument_names())
     brought = call.brought_tensors().items()
     for name, value in (*arguments, *named_parameters(call.modules()), *brought):
         if isinstance(value, torch.Tensor):
@@ -179,7 +236,21 @@ def named_leaves(call: Call) -> dict[int, str]:
     return names
 
 
-def named_parameters(modules: dict[str, nn.Module]) -> Iterator[tuple[str, nn.Parameter]]:
+def parameters_of(optimizer: Optimizer) -> list[torch.Tensor]:
+    """Return the tensors that an optimizer changes, in order of its groups."""
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+
+def hooks_copied(original: torch.Tensor, copied: torch.Tensor) -> None:
+    """Give a copy the hooks that its original calls with its gradient."""
+    if copied.requires_grad:
+        for hook in hooks_of(original):
+            copied.register_hook(hook)
+        for hook in post_accumulate_hooks_of(original):
+            copied.register_post_accumulate_grad_hook(hook)
+
+
+def named_parameters(modules: Mapping[str, nn.Module]) -> Iterator[tuple[str, nn.Parameter]]:
     """Yield the parameters of modules that are named by prefix, under their full names."""
     for prefix, module in modules.items():
         for name, parameter in module.named_parameters():

@@ -10,7 +10,6 @@ import copy
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,13 +21,13 @@ from pytest_fxregion._torch import (
     has_gradient_edge,
     is_wrapper_subclass,
     storage_key,
-    tree_flatten_with_names,
     tree_leaves,
-    tree_map,
     was_written,
 )
-from pytest_fxregion.call import Call, named_leaves, named_parameters
+from pytest_fxregion.call import Call, hooks_copied, named_leaves, named_parameters
+from pytest_fxregion.containers import flat, flatten_with_names, mapped, replaced
 from pytest_fxregion.errors import CheckError
+from pytest_fxregion.held_state import HeldState
 
 
 @dataclass(frozen=True)
@@ -70,19 +69,18 @@ def execute(
     the function brings along, and the gradients of all of them are as before.
     """
     copied = Call(call.function, *_copy_arguments(call))
-    names = tree_flatten_with_names(copied.argument_names())
-    given = tree_flatten_with_names(call.argument_names())
-    modules = copied.modules()
-    brought = copied.brought_tensors()
-    with _state_kept(modules.values(), brought.values()) as before:
+    names = flatten_with_names(copied.argument_names())
+    given = flatten_with_names(call.argument_names())
+    held = HeldState.of(copied)
+    with held.kept():
         torch.manual_seed(seed)
         state = _random_state()
         function = call.function if run is None else run
         outputs = function(*copied.args, **copied.kwargs)
         used_randomness = _random_state() != state
-        named_outputs = dict(tree_flatten_with_names({"output": outputs}))
+        named_outputs = dict(flatten_with_names({"output": outputs}))
         values: dict[str, Any] = {name: _frozen(value) for name, value in named_outputs.items()}
-        shared = _shared_memory(named_outputs, {**dict(names), **_held(modules), **brought})
+        shared = _shared_memory(named_outputs, {**dict(names), **held.named()})
         gradients: dict[str, torch.Tensor] = {}
         cotangents: list[torch.Tensor] = []
         changed = _changed_by_gradients(names, named_outputs.values())
@@ -96,15 +94,14 @@ def execute(
                 else draw_cotangents(wanting, seed)
             )
             torch.autograd.backward(wanting, cotangents)
-            gradients = _gradients([*names, *brought.items()], modules)
+            gradients = _gradients([*names, *held.tensors.items()], held.modules)
             values |= {f"gradient of {name}": gradient for name, gradient in gradients.items()}
         values |= _changed_arguments(given, names)
-        values |= _changed_buffers(modules)
         values |= {
-            f"{name} after the call": tensor.detach().clone()
-            for name, tensor in brought.items()
-            if not torch.equal(tensor, before[id(tensor)])
+            f"{name} after the call": leaf.detach().clone() if torch.is_tensor(leaf) else leaf
+            for name, leaf in replaced(names, flatten_with_names(copied.argument_names())).items()
         }
+        values |= held.changed()
         values = dict(_without_subclasses(values)) | shared
         values |= {
             f"random state of {device} after the call": hashlib.sha256(after).hexdigest()[:16]
@@ -171,7 +168,9 @@ def draw_cotangents(outputs: Sequence[torch.Tensor], seed: int) -> list[torch.Te
     def draw(output: torch.Tensor) -> torch.Tensor:
         if is_wrapper_subclass(output):
             names, context = output.__tensor_flatten__()
-            parts = {name: draw(getattr(output, name)) for name in names}
+            parts = {name: getattr(output, name) for name in names}
+            # Integers say where in the others something lies: offsets of a jagged tensor, say.
+            parts |= {n: draw(p) for n, p in parts.items() if p.is_floating_point()}
             kind: Any = type(output)
             made = kind.__tensor_unflatten__(parts, context, output.size(), output.stride())
             assert isinstance(made, torch.Tensor)
@@ -216,9 +215,7 @@ def _copy_arguments(call: Call) -> tuple[tuple[Any, ...], dict[str, Any]]:
     Tensors that share memory share it in the copy, at the same places.  What was set on a tensor
     comes along: ``torch._dynamo.mark_dynamic`` keeps its marks there.
     """
-    leaves = {
-        id(t): t for t in tree_leaves((call.args, call.kwargs)) if isinstance(t, torch.Tensor)
-    }
+    leaves = {id(t): t for t in flat((call.args, call.kwargs)) if isinstance(t, torch.Tensor)}
     count = Counter(key for leaf in leaves.values() for key in _memory(leaf))
     memory: dict[int, Any] = {}
 
@@ -233,10 +230,11 @@ def _copy_arguments(call: Call) -> tuple[tuple[Any, ...], dict[str, Any]]:
             made = nn.Parameter(made, leaf.requires_grad)
         if not is_wrapper_subclass(leaf):  # whose attributes are the tensors that it is made of
             vars(made).update(vars(leaf))
+        hooks_copied(leaf, made)
         return made
 
     copies = {key: copied(leaf) for key, leaf in leaves.items()}
-    args, kwargs = tree_map(lambda leaf: copies.get(id(leaf), leaf), (call.args, call.kwargs))
+    args, kwargs = mapped(lambda leaf: copies.get(id(leaf), leaf), (call.args, call.kwargs))
     return args, kwargs
 
 
@@ -260,41 +258,8 @@ def _copy_tensor(tensor: torch.Tensor) -> torch.Tensor:
         return copied
 
 
-@contextmanager
-def _state_kept(
-    modules: Iterable[nn.Module], brought: Iterable[torch.Tensor]
-) -> Iterator[dict[int, torch.Tensor]]:
-    """Keep modules, tensors and their gradients through one call; gives the values before it."""
-    every = [m for module in modules for m in module.modules()]
-    tensors = {id(t): t for m in every for t in (*m.parameters(), *m.buffers())}
-    tensors |= {id(t): t for t in brought}
-    values = {key: tensor.detach().clone() for key, tensor in tensors.items()}
-    gradients = {key: tensor.grad for key, tensor in tensors.items() if tensor.is_leaf}
-    for key in gradients:
-        tensors[key].grad = None
-    # A module may also replace a buffer, or count in an attribute.
-    attributes = [
-        (held, dict(held))
-        for m in every
-        for held in (m.__dict__, m._parameters, m._buffers, m._modules)
-    ]
-    try:
-        yield values
-    finally:
-        for held, content in attributes:
-            if held.keys() != content.keys() or any(held[k] is not content[k] for k in content):
-                held.clear()
-                held.update(content)
-        with torch.no_grad():
-            for key, tensor in tensors.items():
-                if not torch.equal(tensor, values[key]):
-                    tensor.copy_(values[key])
-            for key, gradient in gradients.items():
-                tensors[key].grad = gradient
-
-
 def _gradients(
-    arguments: Sequence[tuple[str, Any]], modules: dict[str, nn.Module]
+    arguments: Sequence[tuple[str, Any]], modules: Mapping[str, nn.Module]
 ) -> dict[str, torch.Tensor]:
     found: dict[str, torch.Tensor] = {}
     for name, tensor in (*arguments, *named_parameters(modules)):
@@ -354,14 +319,6 @@ def _memory(tensor: torch.Tensor) -> tuple[int, ...]:
     return () if is_wrapper_subclass(tensor) else storage_key(tensor)
 
 
-def _held(modules: dict[str, nn.Module]) -> dict[str, torch.Tensor]:
-    found: dict[str, torch.Tensor] = dict(named_parameters(modules))
-    for prefix, module in modules.items():
-        for name, buffer in module.named_buffers():
-            found.setdefault(f"{prefix}.{name}" if prefix else name, buffer)
-    return found
-
-
 def _without_subclasses(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Replace each tensor subclass by what it is, as text, and the tensors that it is made of."""
     for name, value in values.items():
@@ -380,16 +337,6 @@ def _without_subclasses(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         yield from _without_subclasses(
             {f"{name}.{part}": getattr(value, part).detach() for part in parts}
         )
-
-
-def _changed_buffers(modules: dict[str, nn.Module]) -> dict[str, torch.Tensor]:
-    return {
-        f"{prefix}.{name} after the call" if prefix else f"{name} after the call": (
-            buffer.detach().clone()
-        )
-        for prefix, module in modules.items()
-        for name, buffer in module.named_buffers()
-    }
 
 
 def _needs_gradient(value: Any) -> bool:

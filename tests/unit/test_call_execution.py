@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import pytest
@@ -174,8 +175,9 @@ def test_a_module_is_found_compared_and_left_as_it_was(
     assert f"{prefix}factor" in first.gradients
     assert first.values[f"{prefix}count after the call"] == 1
     assert torch.equal(first.values[f"{prefix}last after the call"], leaf(2))
+    assert first.values[f"{prefix}calls after the call"] == 1
     for name, value in first.values.items():
-        assert torch.equal(value, second.values[name]), name
+        assert torch.equal(torch.as_tensor(value), torch.as_tensor(second.values[name])), name
     assert model.factor.grad.tolist() == [5.0, 5.0]
     assert model.factor.tolist() == [2.0, 3.0]
     assert (model.count.item(), model.last.tolist(), model.calls) == (0, [0, 0], 0)
@@ -242,7 +244,218 @@ def test_the_state_is_put_back_after_an_exception() -> None:
     assert (model.count.item(), model.calls) == (0, 0)
 
 
+def test_a_parameter_that_is_written_to_is_a_result() -> None:
+    class Clipped(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.Linear(2, 2, bias=False)
+
+        def forward(self, x: Tensor) -> Any:
+            with torch.no_grad():
+                self.inner.weight.fill_(3.0)
+            return self.inner(x)
+
+    model = Clipped()
+    before = model.inner.weight.tolist()
+    assert run(model, leaf(2)).values["inner.weight after the call"].tolist() == [[3, 3], [3, 3]]
+    assert model.inner.weight.tolist() == before
+    assert "weight after the call" not in run(nn.Linear(2, 2), leaf(2)).values
+
+
+def test_an_attribute_that_a_module_replaces_is_a_result() -> None:
+    class Growing(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.cache: list[Tensor] = []
+            self.last: dict[str, Any] = {}
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.cache.append(x.detach())
+            self.last = {"x": x.detach() * 2, "length": 2, "text": "no number"}
+            return x * 2
+
+    growing = Growing()
+    found = run(nn.Sequential(growing), leaf(2))
+    assert [name for name in found.values if "after" in name] == [
+        "0.cache[0] after the call",
+        "0.last['x'] after the call",
+        "0.last['length'] after the call",
+    ]
+    assert found.values["0.last['x'] after the call"].tolist() == [2, 4]
+    assert (growing.cache, growing.last) == ([], {})
+
+
+def optimizer_as_method(optimizer: torch.optim.Optimizer) -> Callable[..., Any]:
+    return optimizer.step
+
+
+def optimizer_as_closure(optimizer: torch.optim.Optimizer) -> Callable[..., Any]:
+    return lambda: optimizer.step()
+
+
+@pytest.mark.parametrize(
+    ("reached", "prefix"), [(optimizer_as_method, ""), (optimizer_as_closure, "optimizer")]
+)
+def test_an_optimizers_parameters_and_state_are_results_and_put_back(
+    reached: Callable[[torch.optim.Optimizer], Callable[..., Any]], prefix: str
+) -> None:
+    weight = nn.Parameter(torch.ones(2))
+    weight.grad = torch.tensor([1.0, 2.0])
+    optimizer = torch.optim.SGD([weight], lr=1.0, momentum=0.5)
+    for _ in range(2):  # each time from the same state
+        found = run(reached(optimizer))
+        assert found.values[f"{prefix}.params[0] after the call"].tolist() == [0, -1]
+        momentum = found.values[f"{prefix}.state[0]['momentum_buffer'] after the call"]
+        assert momentum.tolist() == [1, 2]
+        assert weight.tolist() == [1, 1]
+        assert weight.grad.tolist() == [1, 2]
+        assert not optimizer.state
+
+
+def test_a_step_of_training_starts_from_the_same_state_each_time() -> None:
+    model = nn.Linear(2, 1)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+
+    def step(x: Tensor) -> Tensor:
+        loss: Tensor = model(x).square().sum()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss.detach()
+
+    x = torch.ones(3, 2)
+    first, second = run(step, x), run(step, x)
+    assert "model.weight after the call" in first.values
+    assert "optimizer.state[1]['exp_avg'] after the call" in first.values
+    for name, value in first.values.items():
+        assert torch.equal(value, second.values[name]), name
+    wide = execute(call(step, x).in_float64(), seed=0, backward=True)
+    assert wide.values.keys() == first.values.keys()
+    assert {v.dtype for n, v in wide.values.items() if "step" not in n} == {torch.float64}
+    assert torch.allclose(
+        first.values["model.weight after the call"].double(),
+        wide.values["model.weight after the call"],
+    )
+
+
+# --- objects that hold tensors ---
+
+
+@dataclass
+class Batch:
+    x: Tensor
+    more: list[Tensor]
+    scale: float = 2.0
+
+
+class Cache:
+    """A cache as decoders have it: it is written to in place, and grows."""
+
+    def __init__(self) -> None:
+        self.keys = torch.zeros(2, 2)
+        self.last: Tensor | None = None
+        self.length = 0
+
+    def update(self, x: Tensor) -> Tensor:
+        self.keys[self.length] = x
+        self.last = x * 2
+        self.length += 1
+        return self.keys
+
+
+@dataclass(frozen=True, slots=True)
+class Frozen:
+    inner: Cache
+    w: Tensor
+
+
+def test_objects_among_arguments_and_results_are_looked_into() -> None:
+    batch = Batch(leaf(2), [leaf(2)])
+    found = run(lambda b: Batch(b.x * b.more[0], [b.x * b.scale], b.scale), batch)
+    assert list(found.values) == [
+        "output.x",
+        "output.more[0]",
+        "output.scale",
+        "gradient of b.x",
+        "gradient of b.more[0]",
+    ]
+    assert batch.x.grad is None
+
+
+@pytest.mark.parametrize("is_argument", [True, False])
+def test_what_an_object_is_made_to_hold_is_a_result_and_the_object_stays_as_it_was(
+    is_argument: bool,
+) -> None:
+    cache = Frozen(Cache(), leaf(2))
+
+    def written(x: Tensor, held: Frozen = cache) -> Tensor:
+        return held.inner.update(x.detach()).clone() * held.w
+
+    given = [cache] if is_argument else []
+    for _ in range(2):
+        found = run(written, leaf(2), *given)
+        assert found.values["held.inner.keys after the call"].tolist() == [[1, 2], [0, 0]]
+        assert found.values["held.inner.last after the call"].tolist() == [2, 4]
+        assert found.values["held.inner.length after the call"] == 1
+        assert "gradient of held.w" in found.values
+        assert (cache.inner.length, cache.inner.last) == (0, None)
+        assert not cache.inner.keys.any()
+        assert cache.w.grad is None
+
+
+def test_what_a_container_is_made_to_hold_is_a_result() -> None:
+    def grow(caches: list[Tensor], x: Tensor) -> Tensor:
+        caches[0] = torch.cat((caches[0], x))
+        caches.append(x)
+        return x * 2
+
+    caches = [torch.zeros(1)]
+    found = run(grow, caches, torch.ones(1))
+    assert found.values["caches[0] after the call"].tolist() == [0, 1]
+    assert found.values["caches[1] after the call"].tolist() == [1]
+    assert len(caches) == 1
+    emptied = run(lambda held, x: held.clear() or x, {"a": torch.ones(1)}, leaf(1))
+    assert emptied.values["held['a'] after the call"] is None
+
+
+def test_an_object_that_holds_itself_or_no_tensor_is_a_leaf() -> None:
+    class Node:
+        def __init__(self, value: Any) -> None:
+            self.value = value
+            self.me = self
+
+    assert list(run(lambda n, x: x * n.value, Node(2), leaf(2)).gradients) == ["x"]
+    assert list(run(lambda n, x: x * n.value, Node(leaf(2)), leaf(2)).gradients) == ["n.value", "x"]
+
+
+# --- hooks ---
+
+
+def test_hooks_on_arguments_and_parameters_are_called_in_every_precision() -> None:
+    model = nn.Linear(2, 2, bias=False)
+    model.weight.register_hook(lambda gradient: gradient * 0)
+    x, w = leaf(2), leaf(2)
+    x.register_hook(lambda gradient: gradient * 0)
+    seen: list[Tensor] = []
+    w.register_post_accumulate_grad_hook(seen.append)
+    given = call(lambda x, w: model(x) * w, x, w)
+    for each in (given, given.in_float64()):
+        found = execute(each, seed=0, backward=True)
+        assert not found.gradients["x"].any()
+        assert not found.gradients["model.weight"].any()
+        assert found.gradients["w"].any()
+    assert [tensor.dtype for tensor in seen] == [torch.float32, torch.float64]
+
+
 # --- arguments ---
+
+
+def test_inference_tensors_are_copied_and_compared() -> None:
+    with torch.inference_mode():
+        x = torch.ones(2)
+        found = run(lambda x: x.mul_(3) + 1, x)
+    assert found.values["x after the call"].tolist() == [3, 3]
+    assert x.tolist() == [1, 1]
 
 
 def test_arguments_stay_as_they_are() -> None:

@@ -1,0 +1,134 @@
+"""What a call can change besides its arguments, kept through one call of it.
+
+Comes in: the modules, optimizers and tensors that a call can reach.  Goes out: what the call made
+of them, by name; afterwards all of it is as before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from pytest_fxregion.call import Call, brought_along, named_parameters, parameters_of
+from pytest_fxregion.containers import (
+    attributes,
+    content_of,
+    flatten_with_names,
+    holders,
+    put_back,
+    replaced,
+)
+
+# What every module has: whether it trains, its hooks, its tables of parameters and buffers.
+_OF_EVERY_MODULE = frozenset(vars(nn.Module()))
+
+
+@dataclass
+class HeldState:
+    """The modules, optimizers and tensors that a call can reach besides its arguments, by name."""
+
+    modules: Mapping[str, nn.Module]
+    optimizers: Mapping[str, Optimizer]
+    tensors: Mapping[str, torch.Tensor]
+    _values: dict[int, torch.Tensor] = field(default_factory=dict)
+    # By name, the objects among what the function brings along; before the call, their leaves.
+    _objects: Mapping[str, Any] = field(default_factory=dict)
+    _leaves: list[tuple[str, Any]] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, call: Call) -> HeldState:
+        """Return that of a call."""
+        objects = {
+            n: value for n, value in brought_along(call.function).items() if attributes(value)
+        }
+        return cls(call.modules(), call.optimizers(), call.brought_tensors(), _objects=objects)
+
+    def named(self) -> dict[str, torch.Tensor]:
+        """Return parameters, buffers and other tensors as they are now, each name once."""
+        found: dict[str, torch.Tensor] = dict(named_parameters(self.modules))
+        for name, buffer in self._buffers():
+            found.setdefault(name, buffer)
+        return {**found, **self.tensors}
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Put everything back afterwards, gradients included.
+
+        Gradients are None during the call, but for those that an optimizer is to use: it gets
+        copies.
+        """
+        every = [m for module in self.modules.values() for m in module.modules()]
+        tensors = {id(t): t for m in every for t in (*m.parameters(), *m.buffers())}
+        tensors |= {id(t): t for t in self.tensors.values()}
+        states = [optimizer.state for optimizer in self.optimizers.values()]
+        for state in states:
+            for entry in state.values():
+                tensors |= {id(t): t for t in entry.values() if isinstance(t, torch.Tensor)}
+        used = {id(t) for optimizer in self.optimizers.values() for t in parameters_of(optimizer)}
+        self._values = {key: tensor.detach().clone() for key, tensor in tensors.items()}
+        gradients = {key: tensor.grad for key, tensor in tensors.items() if tensor.is_leaf}
+        for key, gradient in gradients.items():
+            tensors[key].grad = gradient.clone() if gradient is not None and key in used else None
+        # A module may also replace a buffer, or count in an attribute.
+        held: list[Any] = [
+            d for m in every for d in (m.__dict__, m._parameters, m._buffers, m._modules)
+        ]
+        held += holders([self._objects, *(_own_attributes(m) for m in every)])
+        held += [d for state in states for d in (state, *state.values())]
+        held += [g for optimizer in self.optimizers.values() for g in optimizer.param_groups]
+        contents = [(holder, content_of(holder)) for holder in held]
+        self._leaves = self._flat()
+        try:
+            yield
+        finally:
+            for holder, content in contents:
+                put_back(holder, content)
+            with torch.no_grad():
+                for key, tensor in tensors.items():
+                    if not torch.equal(tensor, self._values[key]):
+                        tensor.copy_(self._values[key])
+                for key, gradient in gradients.items():
+                    tensors[key].grad = gradient
+
+    def changed(self) -> dict[str, Any]:
+        """Return what there is after the call: every buffer, and what the call changed else."""
+        found: dict[str, Any] = dict(self._buffers())
+        for name, tensor in (*named_parameters(self.modules), *self.tensors.items()):
+            before = self._values.get(id(tensor))
+            if before is None or not torch.equal(tensor, before):
+                found.setdefault(name, tensor)
+        for name, leaf in replaced(self._leaves, self._flat()).items():
+            found.setdefault(name, leaf)
+        for name, optimizer in self.optimizers.items():
+            for number, parameter in enumerate(parameters_of(optimizer)):
+                for key, value in optimizer.state.get(parameter, {}).items():
+                    found[f"{name}.state[{number}][{key!r}]"] = value
+        return {
+            f"{name} after the call": value.detach().clone() if torch.is_tensor(value) else value
+            for name, value in found.items()
+        }
+
+    def _buffers(self) -> Iterator[tuple[str, torch.Tensor]]:
+        for prefix, module in self.modules.items():
+            for name, buffer in module.named_buffers():
+                yield f"{prefix}.{name}" if prefix else name, buffer
+
+    def _flat(self) -> list[tuple[str, Any]]:
+        """Return the leaves of what modules have in attributes, and of objects."""
+        found = dict(self._objects)
+        for prefix, module in self.modules.items():
+            for path, inner in module.named_modules(prefix=prefix):
+                dot = f"{path}." if path else ""
+                found |= {dot + key: value for key, value in _own_attributes(inner).items()}
+        return flatten_with_names(found)
+
+
+def _own_attributes(module: nn.Module) -> dict[str, Any]:
+    """Return the attributes that not every module has."""
+    return {key: value for key, value in vars(module).items() if key not in _OF_EVERY_MODULE}
