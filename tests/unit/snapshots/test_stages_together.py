@@ -77,18 +77,18 @@ def test_lines_that_change_places_take_their_weights_along() -> None:
     ]
 
 
-def test_a_layer_more_of_many_equal_ones_is_found_at_their_end() -> None:
+def test_a_layer_more_of_many_equal_ones_is_three_nodes_more() -> None:
     def chain(layers: int) -> Document:
         weights = " ".join(f"primals_{k}" for k in range(layers))
-        lines, h = [], "x"
+        lines, h = ["# file: model.py in f: h = h @ layer.weight.T"], "x"
         for k in range(layers):
             lines += [f"t_{k} = t.default(primals_{k})", f"mm_{k} = mm.default({h}, t_{k})"]
             h = f"mm_{k}"
         return document(joint=graph(f"{weights} x", *lines, f"return ({h},)"))
 
     assert said(chain(60), chain(61)) == [
-        "input f32[4][1]cpu added: `primals_60` in joint",
-        "aten.t.default added: `t_60` in joint",
+        "input f32[4][1]cpu added: `primals_59` in joint",
+        "aten.t.default added: `t_59` in joint",
         "aten.mm.default added: `mm_59` in joint",
-        "renumbered: 1 name in joint",
+        "renumbered: 3 names in joint",
     ]
