@@ -58,6 +58,7 @@ class Marker:
 
 _SESSION = pytest.StashKey[Session]()
 _HARNESS = pytest.StashKey["FxRegion"]()
+_ADDED = pytest.StashKey[int]()
 
 
 def prepare(config: pytest.Config) -> None:
@@ -240,6 +241,10 @@ def harness(request: pytest.FixtureRequest) -> Iterator[FxRegion]:
             artifacts=current.options.artifacts,
         )
         request.node.stash[_HARNESS] = made
+        # Another attempt at a test begins anew; pytest's item is the same.
+        request.node.stash[_ADDED] = 0
+        known = request.node.user_properties
+        known[:] = [(name, value) for name, value in known if name != PROPERTY]
         with progress.listening(transient_line(request.config)), made.seeded():
             yield made
 
@@ -269,7 +274,10 @@ def add_properties(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
         return
     from pytest_fxregion.report.region_map import region_rows
 
-    for run in runs_of(item):
+    runs = runs_of(item)
+    known = item.stash.get(_ADDED, 0)  # of the parts of this test (pytest's subtests) before
+    item.stash[_ADDED] = len(runs)
+    for run in runs[known:]:
         records = (record for graph in run.graphs for record in graph.stages())
         figures = {**run.summary(), "regions": region_rows(records, item.config.rootpath)}
         item.user_properties.append((PROPERTY, json.dumps(figures, sort_keys=True)))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from itertools import dropwhile, takewhile
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +12,27 @@ import pytest
 from pytest_fxregion.session import PROPERTY
 
 _COMMAND = re.compile(r"(?:pytest|python) .*")
-_CALL = re.compile(r"\S+\.py:\d+: ")
+_CALL = re.compile(r"[^:]+\.py:\d+: ")
+_DIFFERS = re.compile(r"\S.* differs from what was compiled on .*:")
+
+
+@dataclass(frozen=True)
+class Crash:
+    """What a test failed of, for pytest's lines of a test: its summary, ``--tb=line``, JUnit.
+
+    Attributes:
+        place: ``tests/test_a.py:7``, where the test called the check; empty if that is not known.
+        message: what was found. Of the summary's line little more than its beginning is seen, so
+            that is what differs, not the name of the file.
+
+    """
+
+    place: str
+    message: str
+
+    def __str__(self) -> str:
+        first = self.message.partition("\n")[0]
+        return f"{self.place}: {first}" if self.place else first
 
 
 class PaintedFailure:
@@ -20,10 +40,14 @@ class PaintedFailure:
 
     def __init__(self, text: str, test: str) -> None:
         self._lines = text.split("\n")
-        # For the lines of pytest's summary, which name the test, and for JUnit's messages; a diff
-        # would fill them.
-        found = "\n".join(takewhile(bool, dropwhile(_CALL.match, self._lines)))
-        self.reprcrash = SimpleNamespace(message=found.removeprefix(f"{test}: "))
+        calls = list(takewhile(_CALL.match, self._lines))
+        place = ":".join(calls[-1].split(":")[:2]) if calls else ""
+        # What follows is for a person who looks at this one test; a diff would fill the lines.
+        found = list(takewhile(bool, dropwhile(_CALL.match, self._lines)))
+        if len(found) > 1 and _DIFFERS.fullmatch(found[0]):
+            found = [*found[1:], found[0].removesuffix(":")]
+        message = "\n".join(found).removeprefix(f"{test}: ").removeprefix(f"{test} ")
+        self.reprcrash = Crash(place, message)
 
     def __str__(self) -> str:
         return "\n".join(self._lines)

@@ -79,8 +79,13 @@ def spilling(reports: Iterable[pytest.TestReport]) -> list[str]:
 def _runs(
     reports: Iterable[pytest.TestReport],
 ) -> Iterator[tuple[pytest.TestReport, dict[str, Any]]]:
-    """Yield each run's figures with its test's report, sorted by test."""
+    """Yield each run's figures with its test's report, sorted by test.
+
+    The report of a part of a test, a subtest's, has what was run so far; the test's has it all.
+    """
     for report in sorted(reports, key=lambda r: r.nodeid):
+        if hasattr(report, "context"):
+            continue
         for name, value in report.user_properties:
             if name == PROPERTY and report.when == "call":
                 yield report, json.loads(str(value))

@@ -66,6 +66,36 @@ def test_a_test_that_passes_in_the_end_is_recorded(project: Project) -> None:
     assert project.snapshots() == before
 
 
+PARTS = """
+def test_parts(fxregion, subtests):
+    for n in (3, 4):
+        with subtests.test(n=n):
+            fxregion(lambda x: x.sin(), fxregion.randn(n), name=f"n{n}").check()
+"""
+
+
+@pytest.mark.skipif(
+    int(pytest.__version__.split(".")[0]) < 9, reason="pytest has subtests from version 9 on"
+)
+def test_a_run_of_a_subtest_has_one_row_and_one_property(project: Project) -> None:
+    project.write({"tests/test_parts.py": PARTS})
+    arguments = (*OPTIONS, "tests/test_parts.py", "--junitxml=junit.xml")
+    assert project.run(*arguments, "--snapshot-update").code == 0
+    done = project.run(*arguments)
+    assert done.code == 0, done.text
+    rows = [line for line in done.lines if line.startswith("tests/test_parts.py::test_parts (")]
+    assert [row.split()[1] for row in rows] == ["(n3)", "(n4)"]
+    junit = (project.folder / "junit.xml").read_text()
+    assert junit.count('name="fxregion.n3.nodes"') == junit.count('name="fxregion.n4.nodes"') == 1
+
+
+def test_a_second_attempt_has_one_row(project: Project) -> None:
+    (project.folder / "tried").unlink()
+    done = project.run(*OPTIONS, "--reruns=1")
+    assert done.code == 0, done.text
+    assert sum(line.startswith("tests/test_one.py::test_at_the") for line in done.lines) == 1
+
+
 @pytest.mark.parametrize("method", ["signal", "thread"])
 def test_a_test_that_takes_too_long_loses_nothing(project: Project, method: str) -> None:
     before = project.snapshots()

@@ -13,7 +13,7 @@ from pytest_fxregion.session import PROPERTY
 
 TEXT = """\
 tests/test_a.py:7: run.check()
-snapshots/a.fx.txt differs:
+snapshots/a.fx.txt differs from what was compiled on virtual h100 (no GPU):
 - no line of the diff
 
 @@ -1,2 +1,2 @@ joint
@@ -47,11 +47,28 @@ def test_the_diff_and_the_command_stand_out() -> None:
     assert lines[9] == "To accept what was compiled now, run:"
 
 
-def test_the_summary_says_what_was_found() -> None:
-    message = PaintedFailure(TEXT, "tests/test_a.py::test").reprcrash.message
-    assert message == "snapshots/a.fx.txt differs:\n- no line of the diff"
-    named = PaintedFailure("tests/test_a.py::test: too much\n\nrun it", "tests/test_a.py::test")
-    assert named.reprcrash.message == "too much"
+def test_the_summary_begins_with_what_was_found() -> None:
+    crash = PaintedFailure(TEXT, "tests/test_a.py::test").reprcrash
+    assert crash.message == (
+        "- no line of the diff\n"
+        "snapshots/a.fx.txt differs from what was compiled on virtual h100 (no GPU)"
+    )
+    assert str(crash) == "tests/test_a.py:7: - no line of the diff"  # as --tb=line has it
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a.py::test: too much\n\nrun it", "too much"),
+        (
+            "a.py::test has no snapshot yet: b.fx.txt does not exist",
+            "has no snapshot yet: b.fx.txt",
+        ),
+        ("my tests/a.py:7: run.check()\na.py::test: too much", "too much"),
+    ],
+)
+def test_the_name_of_the_test_is_not_said_again(text: str, message: str) -> None:
+    assert PaintedFailure(text, "a.py::test").reprcrash.message.startswith(message)
 
 
 @pytest.mark.parametrize("ours", [True, False])
