@@ -15,6 +15,7 @@ import threading
 import types
 import typing
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
@@ -258,14 +259,16 @@ def reset_compiler() -> None:
         torch._dynamo.reset()
 
 
-def graph_breaks() -> dict[str, int]:
+def graph_breaks() -> Counter[str]:
     """Return how often each reason has broken a graph of this process, in dynamo's words.
 
-    ``torch._dynamo.utils.counters``: 2.11 to 2.15.
+    Those for which a whole function was left to eager, as a break in a loop is, are counted apart,
+    among what was given up in tracing.  ``torch._dynamo.utils.counters``: 2.11 to 2.15.
     """
     from torch._dynamo.utils import counters
 
-    return {reason.partition("\n")[0]: n for reason, n in counters["graph_break"].items()}
+    skipped = {r: n for r, n in counters["unimplemented"].items() if "frame skipped" in r}
+    return Counter(counters["graph_break"]) + Counter(skipped)
 
 
 # --- regional: effects, constants and compiling of pieces ---

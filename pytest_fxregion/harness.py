@@ -7,7 +7,6 @@ the records of the compilation, and the results of eager, float64 and regional o
 from __future__ import annotations
 
 import hashlib
-import logging
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -25,7 +24,11 @@ from pytest_fxregion.capture.observer import Capture
 from pytest_fxregion.capture.partitioning import memory_budgets_ignored
 from pytest_fxregion.capture.record import Compilation
 from pytest_fxregion.checks.annotations import AnnotatedLines, describe, lost_lines
-from pytest_fxregion.checks.as_traced import uncached_autocast, unfolded_checkpoints
+from pytest_fxregion.checks.as_traced import (
+    only_torchs_own_trace,
+    uncached_autocast,
+    unfolded_checkpoints,
+)
 from pytest_fxregion.checks.culprit import IsWrong, explain, script_files, script_name
 from pytest_fxregion.checks.culprit.pieces import compiled_pieces
 from pytest_fxregion.checks.gradient_accumulation import (
@@ -174,7 +177,8 @@ class FxRegion:
         )
         self.runs.append(run)
         step("")
-        broken = tuple(b for b, n in graph_breaks().items() if n != known_breaks.get(b))
+        reasons = (graph_breaks() - known_breaks).keys()
+        broken = tuple(dict.fromkeys(reason.partition("\n")[0] for reason in reasons))
         self._report_lost_annotations(annotated, compilation, broken)
         return run
 
@@ -340,22 +344,6 @@ class FxRegion:
         if eager.used_randomness or watch.lowest not in (None, torch.float64):
             return None, watch.lowest
         return results, None
-
-
-@contextmanager
-def only_torchs_own_trace() -> Iterator[None]:
-    """Keep foreign handlers off torch's structured trace.
-
-    pytest 9 puts its own on every logger that does not propagate.  Torch then writes the whole
-    trace, and a failure's captured log is hundreds of empty lines.
-    """
-    trace = logging.getLogger("torch.__trace")
-    handlers = trace.handlers
-    trace.handlers = [h for h in handlers if type(h).__module__.startswith("torch.")]
-    try:
-        yield
-    finally:
-        trace.handlers = handlers
 
 
 @contextmanager

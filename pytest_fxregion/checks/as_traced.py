@@ -1,10 +1,12 @@
 """Have eager do what a traced function does, where they sum gradients in other places.
 
-Comes in: nothing.  Goes out: scopes in which eager is run that a compiled call is held against.
+Comes in: nothing.  Goes out: scopes in which eager is run that a compiled call is held against, and
+one that keeps what torch says of its tracing out of a test's log.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -43,3 +45,19 @@ def uncached_autocast() -> Iterator[None]:
         yield
     finally:
         torch.set_autocast_cache_enabled(before)
+
+
+@contextmanager
+def only_torchs_own_trace() -> Iterator[None]:
+    """Keep foreign handlers off torch's structured trace.
+
+    pytest 9 puts its own on every logger that does not propagate.  Torch then writes the whole
+    trace, and a failure's captured log is hundreds of empty lines.
+    """
+    trace = logging.getLogger("torch.__trace")
+    handlers = trace.handlers
+    trace.handlers = [h for h in handlers if type(h).__module__.startswith("torch.")]
+    try:
+        yield
+    finally:
+        trace.handlers = handlers

@@ -37,7 +37,8 @@ from pytest_fxregion.passes.gradient_accumulation import ADD, TORCHS_OWN, reacha
 from pytest_fxregion.passes.metadata import BACKWARD, SIDE
 from pytest_fxregion.regional.annotation import source_of
 
-# What an addition looks like from outside: (dtype, shape).
+# What an addition looks like from outside: (dtype, shape).  A size that only running would tell is
+# -1, and stands for any.
 Form = tuple[torch.dtype, tuple[int, ...]]
 
 _FRAME = re.compile(
@@ -264,6 +265,7 @@ def disagreements(
             elsewhere.subtract([moved.base])
             expected.subtract([view])
 
+    _settle_unknown_sizes(expected, made)
     found = []
     for form in sorted(expected.keys() | made.keys(), key=_form_text):
         if expected[form] == made[form]:
@@ -276,6 +278,25 @@ def disagreements(
         lines += [f"    joint graph: {name}" for name in nodes[form]]
         found.append("\n".join(lines))
     return found
+
+
+def _settle_unknown_sizes(expected: Counter[Form], made: Counter[Form]) -> None:
+    """Let an addition of a size that is not known be one that eager makes and that is missing."""
+    for form in [f for f in made if -1 in f[1]]:
+        for other in [f for f in expected if _may_be(form, f)]:
+            settled = max(min(made[form] - expected[form], expected[other] - made[other]), 0)
+            made[form] -= settled
+            made[other] += settled
+
+
+def _may_be(form: Form, other: Form) -> bool:
+    """Whether a form of unknown sizes may be another one."""
+    return (
+        form != other
+        and form[0] == other[0]
+        and len(form[1]) == len(other[1])
+        and all(a in (-1, b) for a, b in zip(form[1], other[1], strict=True))
+    )
 
 
 def misplaced(joint_graphs: Iterable[fx.GraphModule], root: Path | None = None) -> list[str]:

@@ -17,6 +17,7 @@ import torch
 from torch import fx
 
 from pytest_fxregion._torch import FakeTensor, has_gradient_edge, tree_leaves
+from pytest_fxregion.checks.as_traced import only_torchs_own_trace
 from pytest_fxregion.checks.gradient_accumulation import (
     Accumulation,
     EagerAccumulations,
@@ -72,7 +73,7 @@ def accumulations_of(traced: fx.GraphModule) -> EagerAccumulations | None:
         return None
     watched = EagerAccumulations()
     try:
-        with modes.pop(), torch.enable_grad():
+        with only_torchs_own_trace(), modes.pop(), torch.enable_grad():
             outputs = traced(*map(_leaf, values))
             found = [o for o in tree_leaves(outputs) if isinstance(o, torch.Tensor)]
             wanting = [o for o in found if has_gradient_edge(o)]

@@ -14,10 +14,11 @@ import torch
 
 from pytest_fxregion import FxRegion
 from pytest_fxregion.call import Call
+from pytest_fxregion.checks.as_traced import only_torchs_own_trace
 from pytest_fxregion.checks.numerics import Tolerance, compare
 from pytest_fxregion.device import Device
 from pytest_fxregion.execution import execute
-from pytest_fxregion.harness import as_traced, compiler_reset, only_torchs_own_trace
+from pytest_fxregion.harness import as_traced, compiler_reset
 from tests.fuzz.trial import TEST, load
 
 # What is wrong is wrong by more than rounding of small programs.

@@ -23,7 +23,7 @@ from pytest_fxregion._torch import aot_autograd, reset_compiler
 from pytest_fxregion.backend import RegionalBackend
 from pytest_fxregion.capture.observer import Capture
 from pytest_fxregion.capture.record import Compilation
-from pytest_fxregion.harness import only_torchs_own_trace
+from pytest_fxregion.checks.as_traced import only_torchs_own_trace
 
 SOURCE_TREE = Path(__file__).parents[2]
 

@@ -17,9 +17,9 @@ from torch.fx.traceback import annotate
 from torch.testing._internal.two_tensor import TwoTensor
 
 from pytest_fxregion import FxRegion
+from pytest_fxregion.checks.as_traced import only_torchs_own_trace
 from pytest_fxregion.device import CPU
 from pytest_fxregion.errors import CheckError, FxRegionError, FxRegionWarning
-from pytest_fxregion.harness import only_torchs_own_trace
 from pytest_fxregion.options import STAGES
 from pytest_fxregion.snapshots.document import Document
 
@@ -325,6 +325,14 @@ def broken_at_the_end_of_the_block(x: Tensor) -> Tensor:
     return h.cos()
 
 
+def broken_in_a_loop(x: Tensor) -> Tensor:
+    for _ in range(2):  # all of the function is left to eager, but what it calls
+        with annotate({"compile_with_inductor": 0}):
+            x = x.sin()
+        torch._dynamo.graph_break()
+    return waves(x)
+
+
 def unused(x: Tensor) -> Tensor:
     with annotate({"compile_with_inductor": 0}):
         x.sin()
@@ -339,6 +347,10 @@ def unused(x: Tensor) -> Tensor:
             broken_at_the_end_of_the_block,
             r"compiled not at all \(Call to `torch._dynamo.graph_break\(\)`\)",
         ),
+        (
+            broken_in_a_loop,
+            r"compiled in part \(Call to `torch._dynamo.graph_break\(\)`\)",
+        ),
         (unused, "nothing uses its results"),
     ],
 )
@@ -350,6 +362,21 @@ def test_annotated_code_that_is_in_no_region_is_said(
     assert "test_harness.py:" in str(said[0].message)
     with pytest.raises(CheckError, match=reason):
         harness(strict=True)(function, torch.ones(2))
+
+
+def test_why_a_graph_breaks_is_said_whatever_broke_another_before() -> None:
+    def one(x: Tensor) -> Tensor:
+        torch._dynamo.graph_break("one")
+        return x.sin()
+
+    def other(x: Tensor) -> Tensor:
+        with annotate({"compile_with_inductor": 0}):
+            torch._dynamo.graph_break("other")
+            return x.sin()
+
+    harness()(one, torch.ones(2))
+    with pytest.warns(FxRegionWarning, match=r"graph_break\(\)"):
+        harness()(other, torch.ones(2))
 
 
 def test_code_that_is_excluded_on_purpose_is_not() -> None:

@@ -390,6 +390,33 @@ def test_dynamic_shapes_are_matched_by_their_sizes() -> None:
     run.check_gradient_accumulation()
 
 
+def twice(x: Tensor) -> Tensor:
+    return x.sin() + x.cos()
+
+
+def of_experts(x: Tensor, counts: Tensor) -> Tensor:
+    sizes = counts.tolist()
+    return torch.cat([twice(part) for part in x.split(sizes)])
+
+
+def test_sizes_that_only_running_tells_are_matched_with_those_of_eager(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    x = leaf(6, 2)
+    torch._dynamo.decorators.mark_unbacked(x, 0)
+    with torch._dynamo.config.patch(capture_scalar_outputs=True):
+        runs = [run_of(twice, x), run_of(of_experts, leaf(6, 2), torch.tensor([2, 0, 4]))]
+    for run in runs:
+        run.check_gradient_accumulation()
+        assert len(tagged_nodes(run.joint.graph)) == len(run.tracked.eager)
+
+        def untag_one(graph: fx.Graph) -> None:
+            next(n for n in graph.nodes if n.meta.get("is_gradient_acc")).meta.clear()
+
+        assert "eager makes 1 addition, the compiled call 0 additions" in altered(run, untag_one)
+    assert not caplog.records
+
+
 def test_unfolded_checkpoints_are_put_back() -> None:
     function = torch.utils.checkpoint.CheckpointFunction
     before = function.apply

@@ -243,6 +243,24 @@ def test_a_reference_that_computes_something_else_allows_nothing() -> None:
     assert found.against == "eager"
 
 
+def test_a_gradient_that_float64_computes_otherwise_allows_nothing() -> None:
+    """As where a backward of the user's own asks for a dtype: outputs alone do not show it."""
+    output, wide = drawn(6)
+    gradient, name = torch.ones(3), "gradient of x"
+    eager = {"output": output, name: gradient}
+    reference = {"output": wide, name: gradient.double() * 2}
+
+    def problems(regional: Tensor, *, moved_by: float) -> list[str | None]:
+        runs = [{name: gradient * (1 + sign * moved_by)} for sign in (1, -1)]
+        given = {"output": output.clone(), name: regional}
+        found = compare(eager, given, reference, samples=lambda count: runs * (count // 2))
+        return [difference.problem for difference in found]
+
+    assert problems(gradient.clone(), moved_by=1e-7) == [None, None]
+    assert problems(gradient * 1.5, moved_by=1e-7)[1] is not None
+    assert problems(gradient * 1.5, moved_by=0.5)[1] is None  # so far does rounding move it
+
+
 def test_a_reference_of_another_shape_is_none() -> None:
     eager, _ = drawn(6)
     assert not problem(eager, eager.clone(), torch.ones(5, dtype=torch.float64))

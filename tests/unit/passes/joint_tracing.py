@@ -11,7 +11,7 @@ from torch import Tensor, fx
 from pytest_fxregion._torch import aot_autograd, default_partition, reset_compiler
 from pytest_fxregion.capture.observer import copy_graph
 from pytest_fxregion.capture.tracing import joint_graph_passes
-from pytest_fxregion.harness import only_torchs_own_trace
+from pytest_fxregion.checks.as_traced import only_torchs_own_trace
 
 
 def joint_graph(
