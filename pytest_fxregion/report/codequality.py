@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 
 from pytest_fxregion.report.github import failures, said
 from pytest_fxregion.report.machine import MachineReport
+from pytest_fxregion.report.painting import found_first
 
 _SEVERITY = {"failed": "major", "error": "critical"}
 
@@ -24,9 +26,10 @@ def code_quality(report: MachineReport, prefix: str = "") -> str:
     entries = []
     for entry, failure in failures(report):
         same = "\n".join([entry.nodeid, entry.outcome, *failure.text])
+        found = said(replace(failure, text=tuple(found_first(failure.text))))
         entries.append(
             {
-                "description": f"{entry.nodeid}: {' / '.join(said(failure))}",
+                "description": f"{entry.nodeid}: {' / '.join(found)}",
                 "check_name": "fxregion",
                 "fingerprint": hashlib.sha256(same.encode("utf-8", "replace")).hexdigest(),
                 "severity": _SEVERITY[entry.outcome],

@@ -9,8 +9,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from pytest_fxregion.report.machine import Failure, MachineReport, TestEntry
+from pytest_fxregion.report.painting import found_first
 from pytest_fxregion.report.terminal import COLUMNS, row_cells
 
 # GitHub refuses a summary of more than 1 MiB.
@@ -28,7 +30,8 @@ def error_annotations(report: MachineReport, prefix: str = "") -> Iterator[str]:
     for entry, failure in failures(report):
         where = f"file={_property(prefix + failure.file)},line={failure.line}"
         title = _property(f"fxregion: {entry.nodeid}")
-        yield f"::error {where},title={title}::{_data(chr(10).join(said(failure)))}"
+        found = said(replace(failure, text=tuple(found_first(failure.text))))
+        yield f"::error {where},title={title}::{_data(chr(10).join(found))}"
 
 
 def step_summary(report: MachineReport, notes: Sequence[str] = ()) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import dropwhile, takewhile
 from typing import Any
@@ -13,6 +14,7 @@ from pytest_fxregion.session import PROPERTY
 
 _COMMAND = re.compile(r"(?:pytest|python) .*")
 _CALL = re.compile(r"[^:]+\.py:\d+: ")
+_MOST_FOUND = 5
 _DIFFERS = re.compile(r"\S.* differs from what was compiled on .*:")
 
 
@@ -35,6 +37,19 @@ class Crash:
         return f"{self.place}: {first}" if self.place else first
 
 
+def found_first(lines: Sequence[str]) -> list[str]:
+    """Return the beginning of a failure for a place that has room for few lines.
+
+    First comes what differs, and the file that it differs from last; what is left out is counted.
+    """
+    first, *rest = lines
+    if not rest or not _DIFFERS.fullmatch(first):
+        return list(lines)
+    left_out = len(rest) - _MOST_FOUND
+    more = [f"... and {left_out} more lines like these"] if left_out > 0 else []
+    return [*rest[:_MOST_FOUND], *more, first.removesuffix(":")]
+
+
 class PaintedFailure:
     """The text of a test's failure, which writes itself where pytest asks it to."""
 
@@ -44,9 +59,7 @@ class PaintedFailure:
         place = ":".join(calls[-1].split(":")[:2]) if calls else ""
         # What follows is for a person who looks at this one test; a diff would fill the lines.
         found = list(takewhile(bool, dropwhile(_CALL.match, self._lines)))
-        if len(found) > 1 and _DIFFERS.fullmatch(found[0]):
-            found = [*found[1:], found[0].removesuffix(":")]
-        message = "\n".join(found).removeprefix(f"{test}: ").removeprefix(f"{test} ")
+        message = "\n".join(found_first(found)).removeprefix(f"{test}: ").removeprefix(f"{test} ")
         self.reprcrash = Crash(place, message)
 
     def __str__(self) -> str:

@@ -152,7 +152,14 @@ def compare(
     if result.exception is not None:
         raise result.exception
     if not isinstance(result.recalled_data, str):
-        return failed("missing", f"{item.nodeid} has no snapshot yet: {shown} does not exist")
+        lines = [f"{item.nodeid} has no snapshot yet: {shown} does not exist"]
+        if (folder := settings.elsewhere()) is not None:
+            lines.append(
+                f"snapshots are looked for in pytest's root folder, {settings.rootdir} now; there "
+                f"are some in {folder}: start pytest with --rootdir={folder}, "
+                "or put an ini file there"
+            )
+        return failed("missing", *lines)
     stored = parse_document(result.recalled_data, source=shown)
     report = describe(stored, document)
     lines = [f"{shown} differs from what was compiled on {settings.device}:", *report.summary, ""]

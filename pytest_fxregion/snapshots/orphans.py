@@ -17,6 +17,11 @@ from typing import Any
 from pytest_fxregion.snapshots import names
 from pytest_fxregion.snapshots.ledger import snapshot_files
 
+DESELECTED = "tests were deselected"
+DROPPED = "tests were dropped from the collection"
+NOT_RUN = "not every test ran"
+_CAME_OF_IT = frozenset({DESELECTED, DROPPED, NOT_RUN})
+
 
 @dataclass
 class Coverage:
@@ -37,6 +42,11 @@ class Coverage:
         """Note a reason why the run is not complete."""
         if reason not in self.narrowed:
             self.narrowed.append(reason)
+
+    def reasons(self) -> list[str]:
+        """Return why the run is not complete: what was asked for, else what came of it."""
+        asked = [reason for reason in self.narrowed if reason not in _CAME_OF_IT]
+        return asked or self.narrowed
 
     def export(self) -> dict[str, Any]:
         """Return this in builtins that cross to the xdist controller."""

@@ -27,7 +27,13 @@ from pytest_fxregion.snapshots.forwarding import (
     send,
 )
 from pytest_fxregion.snapshots.ledger import TestRecord, discard, flush, unused_files
-from pytest_fxregion.snapshots.orphans import Coverage, find_orphans
+from pytest_fxregion.snapshots.orphans import (
+    DESELECTED,
+    DROPPED,
+    NOT_RUN,
+    Coverage,
+    find_orphans,
+)
 from pytest_fxregion.snapshots.settings import Settings, place_of, under_ci, without_repetition
 from pytest_fxregion.snapshots.storage import RECORD, SETTINGS, RegionSnapshotExtension
 
@@ -137,7 +143,7 @@ def module_collected(config: pytest.Config, report: pytest.CollectReport) -> Non
 def deselected(config: pytest.Config) -> None:
     """Note that tests were deselected: call from ``pytest_deselected``."""
     if books := config.stash.get(BOOKS, None):
-        books.coverage.narrow("tests were deselected")
+        books.coverage.narrow(DESELECTED)
 
 
 def check_name_clashes(items: Sequence[pytest.Item], fixtures: frozenset[str]) -> None:
@@ -188,7 +194,7 @@ def collection_finished(session: pytest.Session) -> None:
         if given:
             coverage.narrow(reason)
     if coverage.collected - {item.nodeid for item in session.items}:
-        coverage.narrow("tests were dropped from the collection")
+        coverage.narrow(DROPPED)
 
 
 def make_snapshot(
@@ -335,7 +341,7 @@ def _settle(config: pytest.Config, books: Books, exitstatus: int) -> bool:
     }
     finished = {record["nodeid"] for record in books.exported if record["finished"]}
     if coverage.collected - finished:
-        coverage.narrow("not every test ran")
+        coverage.narrow(NOT_RUN)
     if exitstatus != pytest.ExitCode.OK:
         coverage.narrow("a test failed")
     if not coverage.narrowed:
@@ -355,7 +361,7 @@ def _settle(config: pytest.Config, books: Books, exitstatus: int) -> bool:
     elif update:
         books.lines.append(
             "snapshots of removed tests were not looked for, as the run was not complete: "
-            + ", ".join(coverage.narrowed)
+            + ", ".join(coverage.reasons())
         )
     removing = update and not option.no_cleanup
     for path, reason in sorted(found.items()):

@@ -59,6 +59,21 @@ class Settings:
         base: tuple[None, ...] = () if device else (None,)
         return frozenset((*self.variants(device), *base))
 
+    def elsewhere(self) -> Path | None:
+        """Return the folder of the repository with snapshots, if pytest's root folder has none.
+
+        Without an ini file pytest's root folder is where the tests are that it was given.
+        """
+        if self.root.is_dir() or not self.root.is_relative_to(self.rootdir):
+            return None
+        above = list(self.rootdir.parents)
+        tops = [k for k, folder in enumerate(above) if (folder / ".git").exists()]
+        way = self.root.relative_to(self.rootdir)
+        for folder in above[: tops[0] + 1] if tops else ():
+            if next((folder / way).glob(f"**/*{names.SUFFIX}"), None) is not None:
+                return folder
+        return None
+
     def shown(self, path: Path) -> str:
         """Return ``path`` as messages show it: relative to pytest's root folder where it can be."""
         inside = path.is_relative_to(self.rootdir)

@@ -76,7 +76,7 @@ def test_every_system_has_what_it_reads(ran: tuple[Project, Finished]) -> None:
     assert annotations == [
         "::error file=python/tests/test_docs.py,line=6,"
         "title=fxregion%3A tests/test_docs.py%3A%3Atest_changed::"
-        f"{words}%0Atext of joint that is no node differs%0A{command}",
+        f"text of joint that is no node differs%0A{words.removesuffix(':')}%0A{command}",
         "::error file=python/tests/test_docs.py,line=13,"
         "title=fxregion%3A tests/test_docs.py%3A%3Atest_raises::RuntimeError: of its own",
     ]

@@ -150,3 +150,26 @@ def test_syrupy_options_keep_their_meaning(
     assert (f"{ONE}-old@cpu" not in suite.files()) == removed
     # A folder was named: what lies outside of it was not seen.
     assert "test_gone/test_gone@cpu" in suite.files()
+
+
+def test_the_reason_of_a_run_that_is_not_complete_is_said_once(project: Project) -> None:
+    for path, text in TESTS.items():
+        project.write(path, text)
+    run = project.run("--snapshot-update", "-k", "one")
+    assert "as the run was not complete: -k\n" in run.output
+
+
+def test_a_run_from_below_says_where_the_snapshots_are(project: Project) -> None:
+    """Without an ini file the folder of the tests is pytest's root folder."""
+    for path, text in TESTS.items():
+        project.write(path, text)
+    (project.root / ".git").mkdir()
+    assert project.run("--snapshot-update").status == 0
+    below = project.root / "tests" / "deep"
+    arguments = (f"--rootdir={below}", str(below / "test_b.py"))
+    run = project.run(*arguments, COLUMNS="400")
+    assert (
+        f"snapshots are looked for in pytest's root folder, {below} now; there are some in "
+        f"{project.root}: start pytest with --rootdir={project.root}, or put an ini file there\n"
+    ) in run.output
+    assert "ini file" not in project.run("tests/deep/test_b.py").output

@@ -13,8 +13,9 @@ def test_each_failure_of_this_run_is_an_entry() -> None:
     changed, broken = json.loads(code_quality(FOUND))
     assert len(changed.pop("fingerprint")) == 64
     assert changed == {
-        "description": "tests/test_a.py::test_a[x,y:z]: snapshots/a.fx.txt differs: / `add` in "
-        "joint: 100% left region 0 / pytest tests/test_a.py::test_a --fxregion --snapshot-update",
+        "description": "tests/test_a.py::test_a[x,y:z]: `add` in joint: 100% left region 0 / "
+        "snapshots/a.fx.txt differs from what was compiled on cpu / "
+        "pytest tests/test_a.py::test_a --fxregion --snapshot-update",
         "check_name": "fxregion",
         "severity": "major",
         "location": {"path": "tests/test_a.py", "lines": {"begin": 18}},

@@ -13,7 +13,8 @@ def test_each_failure_of_this_run_is_an_annotation_on_its_line() -> None:
     assert list(error_annotations(FOUND)) == [
         "::error file=tests/test_a.py,line=18,"
         "title=fxregion%3A tests/test_a.py%3A%3Atest_a[x%2Cy%3Az]::"
-        "snapshots/a.fx.txt differs:%0A`add` in joint: 100%25 left region 0%0A"
+        "`add` in joint: 100%25 left region 0%0A"
+        "snapshots/a.fx.txt differs from what was compiled on cpu%0A"
         "pytest tests/test_a.py::test_a --fxregion --snapshot-update",
         "::error file=tests/test_c.py,line=1,title=fxregion%3A tests/test_c.py%3A%3Atest_c::?",
     ]
@@ -36,7 +37,7 @@ def test_the_summary_has_what_failed_then_a_row_for_each_run() -> None:
 <details open><summary><code>tests/test_a.py::test_a[x,y:z]</code> failed</summary>
 
 ```text
-snapshots/a.fx.txt differs:
+snapshots/a.fx.txt differs from what was compiled on cpu:
 `add` in joint: 100% left region 0
 pytest tests/test_a.py::test_a --fxregion --snapshot-update
 ```

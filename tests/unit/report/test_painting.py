@@ -8,7 +8,7 @@ import json
 import pytest
 from _pytest._io import TerminalWriter
 
-from pytest_fxregion.report.painting import PaintedFailure, Painter
+from pytest_fxregion.report.painting import PaintedFailure, Painter, found_first
 from pytest_fxregion.session import PROPERTY
 
 TEXT = """\
@@ -54,6 +54,19 @@ def test_the_summary_begins_with_what_was_found() -> None:
         "snapshots/a.fx.txt differs from what was compiled on virtual h100 (no GPU)"
     )
     assert str(crash) == "tests/test_a.py:7: - no line of the diff"  # as --tb=line has it
+
+
+def test_of_many_lines_the_summary_has_the_first() -> None:
+    first, *rest = (
+        "a.fx.txt differs from what was compiled on cpu:",
+        *(f"line {k}" for k in range(9)),
+    )
+    assert found_first([first, *rest]) == [
+        *rest[:5],
+        "... and 4 more lines like these",
+        "a.fx.txt differs from what was compiled on cpu",
+    ]
+    assert found_first(rest) == rest  # the words of another check
 
 
 @pytest.mark.parametrize(
