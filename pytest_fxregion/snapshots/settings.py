@@ -121,8 +121,13 @@ def without_repetition(item: pytest.Item, name: str) -> str:
     if callspec is None or _REPETITION not in callspec.params:
         return name
     kept, _, _ = name.removesuffix("]").rpartition("[")
-    parameters = _REPETITION_ID.sub("", name[len(kept) + 1 : -1])
-    return f"{kept}[{parameters}]" if parameters else kept
+    parameters = name[len(kept) + 1 : -1]
+    number = _REPETITION_ID.search(parameters)
+    if number is None:
+        return name
+    others = parameters[: number.start()]
+    # An empty id is one, too: test_mm[-2-5] is the second of test_mm[].
+    return f"{kept}[{others}]" if others or number[1] else kept
 
 
 def under_ci() -> bool:

@@ -152,3 +152,24 @@ def test_plain_syrupy_snapshots_live_in_the_same_project(project: Project) -> No
     assert done.code == 0, done.text
     assert "3 snapshots passed" in done.text
     assert len(project.snapshots()) == 2
+
+
+def test_repetitions_of_a_test_have_the_snapshots_of_the_test(project: Project) -> None:
+    """Whatever its own id is: an empty one, or one that looks like a repetition's."""
+    ids = ("", "-1", "1-2", "a", "]", "[x]")
+    project.write(
+        {
+            "tests/test_repeated.py": f"""
+            import pytest
+
+            @pytest.mark.parametrize("name", {ids!r})
+            def test_ids(fxregion, name):
+                fxregion(lambda x: x.sin(), fxregion.randn(3)).check()
+            """
+        }
+    )
+    arguments = (*OPTIONS, "tests/test_repeated.py")
+    assert project.run(*arguments, "--snapshot-update").code == 0
+    done = project.run(*arguments, "--count=2")
+    assert done.code == 0, done.text
+    assert "12 passed" in done.lines[-1]
