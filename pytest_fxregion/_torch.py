@@ -245,6 +245,34 @@ def has_gradient_edge(tensor: torch.Tensor) -> bool:
     return view.grad_fn is not None and view.grad_fn.next_functions[0][0] is not None
 
 
+def is_compiled(function: object) -> bool:
+    """Whether a function or module is what ``torch.compile`` gave.
+
+    ``OptimizedModule``, ``_torchdynamo_orig_callable``, ``_torchdynamo_disable``: 2.11 to 2.15.
+    """
+    from torch._dynamo.eval_frame import OptimizedModule
+
+    if isinstance(function, OptimizedModule):
+        return True
+    is_wrapper = isinstance(function, types.FunctionType | types.MethodType)
+    is_wrapper = is_wrapper and hasattr(function, "_torchdynamo_orig_callable")
+    return is_wrapper and not getattr(function, "_torchdynamo_disable", False)
+
+
+def as_written(function: Any) -> Any:
+    """Return what ``torch.compile`` was given where ``function`` is what it gave; else itself."""
+    while is_compiled(function):
+        is_module = isinstance(function, torch.nn.Module)
+        function = function._orig_mod if is_module else function._torchdynamo_orig_callable
+    return function
+
+
+def forget_compiled_call(module: torch.nn.Module) -> None:
+    """Undo ``module.compile()``; ``Module._compiled_call_impl``: 2.11 to 2.15."""
+    if module._compiled_call_impl is not None:
+        module._compiled_call_impl = None
+
+
 # --- harness ---
 
 

@@ -19,7 +19,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from pytest_fxregion._torch import hooks_of, post_accumulate_hooks_of
+from pytest_fxregion._torch import hooks_of, is_compiled, post_accumulate_hooks_of
 from pytest_fxregion.containers import flatten_with_names, mapped
 
 T = TypeVar("T")
@@ -60,6 +60,12 @@ class Call:
     def optimizers(self) -> dict[str, Optimizer]:
         """Return every optimizer that the call can reach, by name; one reached twice is once."""
         return self._reached(Optimizer)
+
+    def reaches_compiled(self) -> bool:
+        """Whether something that the call can reach is what ``torch.compile`` gave."""
+        found = flatten_with_names({**brought_along(self.function), **self.argument_names()})
+        inner = (m for module in self.modules().values() for m in module.modules())
+        return any(map(is_compiled, (*(leaf for _, leaf in found), *inner)))
 
     def _reached(self, kind: type[T]) -> dict[str, T]:
         found = {**brought_along(self.function), **self.argument_names()}

@@ -13,8 +13,9 @@ from __future__ import annotations
 import copy
 import enum
 import operator
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import torch
@@ -30,7 +31,7 @@ from pytest_fxregion._torch import (
 
 # Never objects of the user's own that hold tensors.
 _OTHERS = (torch.Tensor, nn.Module, Optimizer, ModuleType, type, enum.Enum, BaseException)
-_NOT_THE_USERS = frozenset(("torch", "builtins", "pytest_fxregion", "_pytest"))
+_NOT_THE_USERS = frozenset(("torch", "pytest_fxregion", "pytest", "_pytest", "pluggy"))
 
 
 def flatten_with_names(tree: Mapping[str, Any]) -> list[tuple[str, Any]]:
@@ -71,14 +72,17 @@ def mapped(function: Callable[[Any], Any], tree: Any, known: dict[int, Any] | No
             return function(leaf)
         made = copies[id(leaf)] = copy.copy(leaf)
         for key, value in held.items():
-            object.__setattr__(made, key, tree_map(one, value))
+            _set(made, key, tree_map(one, value))
         return made
 
     return tree_map(one, tree)
 
 
 def holders(tree: Any) -> list[Any]:
-    """Return the lists, dictionaries and objects that can be made to hold others, each once."""
+    """Return the lists, dictionaries and objects that can be made to hold others, each once.
+
+    Objects whether they hold a tensor by now or not: a cache may be empty.
+    """
     found: dict[int, Any] = {}
     pending = [tree]
     while pending:
@@ -89,11 +93,10 @@ def holders(tree: Any) -> list[Any]:
             pending += value
         elif isinstance(value, dict):
             pending += value.values()
+        elif is_users_own(value):
+            pending += _held(value).values()
         else:
-            held = attributes(value)
-            pending += held.values()
-            if not held:
-                continue
+            continue
         if not isinstance(value, tuple):
             found[id(value)] = value
     return list(found.values())
@@ -101,9 +104,7 @@ def holders(tree: Any) -> list[Any]:
 
 def content_of(holder: Any) -> Any:
     """Return what :func:`put_back` needs."""
-    if isinstance(holder, list | dict):
-        return copy.copy(holder)
-    return attributes(holder)
+    return copy.copy(holder) if isinstance(holder, list | dict) else _held(holder)
 
 
 def put_back(holder: Any, content: Any) -> None:
@@ -116,10 +117,12 @@ def put_back(holder: Any, content: Any) -> None:
             holder.clear()
             holder.update(content)
     else:
-        for key in _held(holder).keys() - content.keys():
+        now = _held(holder)
+        for key in now.keys() - content.keys():
             object.__delattr__(holder, key)
         for key, value in content.items():
-            object.__setattr__(holder, key, value)
+            if now.get(key, holder) is not value:
+                _set(holder, key, value)
 
 
 def replaced(
@@ -147,22 +150,45 @@ def attributes(value: Any) -> dict[str, Any]:
     return _held(value) if _holds_a_tensor(value, set()) else {}
 
 
-def _held(value: Any) -> dict[str, Any]:
+def is_users_own(value: Any) -> bool:
+    """Whether a value is an object of a class that is neither Python's, torch's nor pytest's."""
     kind = type(value)
+    if kind is SimpleNamespace:
+        return True
     home = kind.__module__.partition(".")[0]
-    if isinstance(value, _OTHERS) or callable(value) or home in _NOT_THE_USERS:
-        return {}
-    held = dict(getattr(value, "__dict__", {}))
+    return not (
+        home in sys.stdlib_module_names
+        or home in _NOT_THE_USERS
+        or isinstance(value, _OTHERS)
+        or callable(value)
+    )
+
+
+def _held(value: Any) -> dict[str, Any]:
+    found = dict(getattr(value, "__dict__", {}))
+    for key in _slots(type(value)):
+        if hasattr(value, key):
+            found.setdefault(key, getattr(value, key))
+    return found
+
+
+def _set(holder: Any, key: str, value: Any) -> None:
+    if key in _slots(type(holder)):
+        object.__setattr__(holder, key, value)
+    else:
+        vars(holder)[key] = value  # a property may have its name
+
+
+def _slots(kind: type) -> list[str]:
+    found: list[str] = []
     for base in kind.__mro__:
-        slots = base.__dict__.get("__slots__", ())
-        for key in (slots,) if isinstance(slots, str) else slots:
-            if key not in ("__dict__", "__weakref__") and hasattr(value, key):
-                held.setdefault(key, getattr(value, key))
-    return held
+        names = base.__dict__.get("__slots__", ())
+        found += (names,) if isinstance(names, str) else names
+    return [name for name in found if name not in ("__dict__", "__weakref__")]
 
 
 def _holds_a_tensor(value: Any, seen: set[int]) -> bool:
-    if id(value) in seen:
+    if id(value) in seen or not is_users_own(value):
         return False
     seen.add(id(value))
     return any(

@@ -10,6 +10,7 @@ import copy
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,7 +73,9 @@ def execute(
     names = flatten_with_names(copied.argument_names())
     given = flatten_with_names(call.argument_names())
     held = HeldState.of(copied)
-    with held.kept():
+    # What the user has compiled already is eager's as it is written; dynamo looks into it anyway.
+    is_eager = run is None and call.reaches_compiled()
+    with held.kept(), torch.compiler.set_stance("force_eager") if is_eager else nullcontext():
         torch.manual_seed(seed)
         state = _random_state()
         function = call.function if run is None else run
@@ -170,7 +173,7 @@ def draw_cotangents(outputs: Sequence[torch.Tensor], seed: int) -> list[torch.Te
             names, context = output.__tensor_flatten__()
             parts = {name: getattr(output, name) for name in names}
             # Integers say where in the others something lies: offsets of a jagged tensor, say.
-            parts |= {n: draw(p) for n, p in parts.items() if p.is_floating_point()}
+            parts |= {n: draw(p) for n, p in parts.items() if _is_real(p)}
             kind: Any = type(output)
             made = kind.__tensor_unflatten__(parts, context, output.size(), output.stride())
             assert isinstance(made, torch.Tensor)
@@ -182,6 +185,10 @@ def draw_cotangents(outputs: Sequence[torch.Tensor], seed: int) -> list[torch.Te
         ).to(dtype=output.dtype, device=output.device)
 
     return [draw(output) for output in outputs]
+
+
+def _is_real(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.is_floating_point()
 
 
 class PrecisionWatch(DispatchMode):
@@ -333,9 +340,9 @@ def _without_subclasses(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
                 f"{'with' if value.requires_grad else 'without'} gradient"
             ),
         )
-        parts, _ = value.__tensor_flatten__()
+        parts = {part: getattr(value, part) for part in value.__tensor_flatten__()[0]}
         yield from _without_subclasses(
-            {f"{name}.{part}": getattr(value, part).detach() for part in parts}
+            {f"{name}.{p}": t.detach() for p, t in parts.items() if isinstance(t, torch.Tensor)}
         )
 
 

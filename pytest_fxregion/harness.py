@@ -17,7 +17,12 @@ from typing import Any, TypeVar
 
 import torch
 
-from pytest_fxregion._torch import graph_breaks, patched_inductor_config, reset_compiler
+from pytest_fxregion._torch import (
+    as_written,
+    graph_breaks,
+    patched_inductor_config,
+    reset_compiler,
+)
 from pytest_fxregion.backend import RegionalBackend
 from pytest_fxregion.call import Call, widened
 from pytest_fxregion.capture.observer import Capture
@@ -106,11 +111,13 @@ class FxRegion:
         backward runs where an output requires gradients, unless ``backward`` is false, from
         ``grad_outputs`` (one tensor for each such output) or from seeded random ones.  Inputs are
         copied for each run and stay as they are; so do a module's parameters and buffers.
+        A function that is compiled already is run, and compiled, as it was written.
         """
         start = perf_counter()
         dynamic = self._dynamic if dynamic is None else dynamic
         if isinstance(grad_outputs, torch.Tensor):
             grad_outputs = (grad_outputs,)
+        function = as_written(function)
         call = Call(function, args, kwargs)
         self._forget_scripts(name)
         annotated = AnnotatedLines()
@@ -197,6 +204,7 @@ class FxRegion:
         Raises :class:`~pytest_fxregion.errors.CheckError` if one of them gives a result, or if
         torch.compile raises what code that catches eager's exception would not catch.
         """
+        function = as_written(function)
         call = Call(function, args, kwargs)
         dynamic = self._dynamic if dynamic is None else dynamic
         compiled = torch.compile(function, backend=RegionalBackend(), dynamic=dynamic)

@@ -15,12 +15,14 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from pytest_fxregion._torch import forget_compiled_call
 from pytest_fxregion.call import Call, brought_along, named_parameters, parameters_of
 from pytest_fxregion.containers import (
-    attributes,
     content_of,
+    flat,
     flatten_with_names,
     holders,
+    is_users_own,
     put_back,
     replaced,
 )
@@ -37,17 +39,22 @@ class HeldState:
     optimizers: Mapping[str, Optimizer]
     tensors: Mapping[str, torch.Tensor]
     _values: dict[int, torch.Tensor] = field(default_factory=dict)
-    # By name, the objects among what the function brings along; before the call, their leaves.
+    # Of the arguments the objects that hold no tensor, and so are not copied.  By name, the objects
+    # among what the function brings along; before the call, their leaves.
+    _arguments: list[Any] = field(default_factory=list)
     _objects: Mapping[str, Any] = field(default_factory=dict)
     _leaves: list[tuple[str, Any]] = field(default_factory=list)
 
     @classmethod
     def of(cls, call: Call) -> HeldState:
         """Return that of a call."""
-        objects = {
-            n: value for n, value in brought_along(call.function).items() if attributes(value)
-        }
-        return cls(call.modules(), call.optimizers(), call.brought_tensors(), _objects=objects)
+        return cls(
+            call.modules(),
+            call.optimizers(),
+            call.brought_tensors(),
+            _arguments=[v for v in flat((call.args, call.kwargs)) if is_users_own(v)],
+            _objects={n: v for n, v in brought_along(call.function).items() if is_users_own(v)},
+        )
 
     def named(self) -> dict[str, torch.Tensor]:
         """Return parameters, buffers and other tensors as they are now, each name once."""
@@ -58,7 +65,7 @@ class HeldState:
 
     @contextmanager
     def kept(self) -> Iterator[None]:
-        """Put everything back afterwards, gradients included.
+        """Put everything back afterwards, gradients included; compiled modules are as written.
 
         Gradients are None during the call, but for those that an optimizer is to use: it gets
         copies.
@@ -79,11 +86,13 @@ class HeldState:
         held: list[Any] = [
             d for m in every for d in (m.__dict__, m._parameters, m._buffers, m._modules)
         ]
-        held += holders([self._objects, *(_own_attributes(m) for m in every)])
+        held += holders([self._arguments, self._objects, *(_own_attributes(m) for m in every)])
         held += [d for state in states for d in (state, *state.values())]
         held += [g for optimizer in self.optimizers.values() for g in optimizer.param_groups]
         contents = [(holder, content_of(holder)) for holder in held]
         self._leaves = self._flat()
+        for module in every:
+            forget_compiled_call(module)
         try:
             yield
         finally:

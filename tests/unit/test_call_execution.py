@@ -403,6 +403,25 @@ def test_what_an_object_is_made_to_hold_is_a_result_and_the_object_stays_as_it_w
         assert cache.w.grad is None
 
 
+@pytest.mark.parametrize("is_argument", [True, False])
+def test_an_object_may_be_empty_at_first(is_argument: bool) -> None:
+    cache = Cache()
+    del cache.keys
+
+    def written(x: Tensor, held: Cache = cache) -> Tensor:
+        if held.length:
+            x = x * 100
+        held.keys = torch.zeros(1, 2)
+        return held.update(x.detach()) * x
+
+    given = [cache] if is_argument else []
+    for _ in range(2):
+        found = run(written, leaf(2), *given)
+        assert found.values["held.keys after the call"].tolist() == [[1, 2]]
+        assert found.values["held.length after the call"] == 1
+        assert vars(cache) == {"last": None, "length": 0}
+
+
 def test_what_a_container_is_made_to_hold_is_a_result() -> None:
     def grow(caches: list[Tensor], x: Tensor) -> Tensor:
         caches[0] = torch.cat((caches[0], x))

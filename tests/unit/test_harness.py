@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.fx.traceback import annotate
 from torch.testing._internal.two_tensor import TwoTensor
 
@@ -130,6 +130,85 @@ def test_gradients_may_be_asked_for_from_given_cotangents() -> None:
     run = fxregion(lambda x: (x * 3, x * 5), x, grad_outputs=[torch.ones(2), torch.zeros(2)])
     assert run.gradients["x"].tolist() == [3, 3]
     assert x.grad is None
+
+
+class Waves(nn.Linear):
+    """A module that is not torch's own: in place, dynamo compiles no others."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return waves(super().forward(x))
+
+
+class Halves(nn.Module):
+    """Its first half may be compiled by itself, in place or not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first: nn.Module = Waves(2, 2)
+        self.second = nn.Linear(2, 2)
+
+    def forward(self, x: Tensor) -> Any:
+        h = self.first(x)
+        with annotate({"compile_with_inductor": 0}):
+            h = h.sin() * 2
+        return self.second(h)
+
+
+def compiled_whole(model: Halves) -> Any:
+    return torch.compile(model, backend=never)
+
+
+def compiled_in_place(model: Halves) -> Any:
+    model.compile(backend=never)
+    return model
+
+
+def half_compiled(model: Halves) -> Any:
+    model.first = torch.compile(model.first, backend=never)  # type: ignore[assignment]
+    return model
+
+
+def half_compiled_in_place(model: Halves) -> Any:
+    model.first.compile(backend=never)
+    return model
+
+
+def compiled_function(model: Halves) -> Any:
+    return torch.compile(lambda x: model(x), backend=never)
+
+
+def function_of_compiled(model: Halves) -> Any:
+    compiled = torch.compile(model, backend=never)
+    return lambda x: compiled(x)
+
+
+def never(graph: Any, inputs: Any) -> Any:
+    raise AssertionError("what is compared with the compiled run was compiled itself")
+
+
+@pytest.mark.parametrize(
+    "compiled_already",
+    [
+        compiled_whole,
+        compiled_in_place,
+        half_compiled,
+        half_compiled_in_place,
+        compiled_function,
+        function_of_compiled,
+    ],
+)
+def test_what_is_compiled_already_is_run_and_compiled_as_it_was_written(
+    compiled_already: Callable[[Halves], Any],
+) -> None:
+    function = compiled_already(Halves())
+    fxregion = harness(strict=True)
+    run = fxregion(function, fxregion.randn(3, 2, requires_grad=True))
+    run.check()
+    assert len(run.forward.regions) == 1
+    assert len(run.gradients) == 5
+    assert any(differs.error for differs in run.differences)  # compiled is not held to compiled
+    with pytest.raises(Exception, match="was compiled itself"):
+        function(torch.ones(3, 2))  # it is still compiled for everybody else
 
 
 def test_dynamic_comes_from_the_marker_unless_the_call_says_otherwise() -> None:
