@@ -46,7 +46,8 @@ def found_first(lines: Sequence[str]) -> list[str]:
     if not rest or not _DIFFERS.fullmatch(first):
         return list(lines)
     left_out = len(rest) - _MOST_FOUND
-    more = [f"... and {left_out} more lines like these"] if left_out > 0 else []
+    lines = "line" if left_out == 1 else "lines"
+    more = [f"... and {left_out} more {lines} of this"] if left_out > 0 else []
     return [*rest[:_MOST_FOUND], *more, first.removesuffix(":")]
 
 

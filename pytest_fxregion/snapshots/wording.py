@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
-from pytest_fxregion.snapshots.changes import NONE, Change, code
+from pytest_fxregion.snapshots.changes import NONE, Change
 from pytest_fxregion.snapshots.sizes import difference, parse_size
+from pytest_fxregion.snapshots.source_lines import source_lines
 from pytest_fxregion.snapshots.subjects import (
     about,
     alike_changes,
@@ -20,8 +22,8 @@ from pytest_fxregion.snapshots.subjects import (
 )
 
 MOST_LINES = 60
-_MOST_SOURCES = 3  # pairs of source lines that are quoted
 _MOST_OPERATIONS = 8  # kinds of operations that are named, of those added or removed
+_MOST_PIECES = 4  # compiled regions that nodes left or entered
 _NUMBER = re.compile(r"(?<=[A-Za-z])_\d+\b")  # in the names of values
 
 
@@ -41,7 +43,8 @@ def summary_lines(changes: Sequence[Change]) -> list[str]:
         for line in say(found)
     ]
     if len(said) > MOST_LINES:
-        return [*said[:MOST_LINES], f"... and {len(said) - MOST_LINES} more lines like these"]
+        more = counted(len(said) - MOST_LINES, "more line")
+        return [*said[:MOST_LINES], f"... and {more} like these"]
     return said
 
 
@@ -135,10 +138,7 @@ def _moves(word: str) -> Callable[[list[Change]], list[str]]:
     def say(changes: list[Change]) -> list[str]:
         lines = []
         for (before, after), alike in alike_changes(changes).items():
-            outer = (
-                Change(each.stage, each.kind, each.subject.rpartition("/")[2]) for each in alike
-            )
-            nodes, names = about(outer)
+            nodes, names = about(map(_outer, alike))
             if before and after:
                 move = f"moved from {word}{before} to {word}{after}"
             else:
@@ -147,6 +147,28 @@ def _moves(word: str) -> Callable[[list[Change]], list[str]]:
         return lines
 
     return say
+
+
+def _outer(change: Change) -> Change:
+    """Return a change of a node by the node's name alone, without the region that it was in."""
+    return replace(change, subject=change.subject.rpartition("/")[2])
+
+
+def _piece_moves(changes: list[Change]) -> list[str]:
+    """Say which compiled regions nodes left or entered; of many regions only how many they are.
+
+    Every layer has regions of its own, and an annotation that is moved changes all of them.
+    """
+    lines = []
+    for verb, side in (("left", "before"), ("entered", "after")):
+        found = [c for c in changes if bool(c.before) != bool(c.after) and getattr(c, side)]
+        pieces = dict.fromkeys(getattr(c, side) for c in found)
+        if len(pieces) <= _MOST_PIECES:
+            lines += _moves("")(found)
+        else:
+            nodes, names = about(found)
+            lines.append(f"{nodes} {verb} {len(pieces)} compiled regions{names}")
+    return lines + _moves("")([c for c in changes if c.before and c.after])
 
 
 def _groups(word: str) -> Callable[[list[Change]], list[str]]:
@@ -257,60 +279,6 @@ def _signature(changes: list[Change]) -> list[str]:
     return [f"{what} of {', '.join(of)} in another order or form" for what, of in stages.items()]
 
 
-def _sources(changes: list[Change]) -> list[str]:
-    """Say which lines of the program are others, and which are the same in another place."""
-    moved = [change for change in changes if _code(change.before) == _code(change.after)]
-    edited = [change for change in changes if _code(change.before) != _code(change.after)]
-    lines = []
-    pairs: dict[tuple[str, str], list[Change]] = {}
-    for change in edited:
-        cut = code(change.before), code(change.after)
-        whole = _code(change.before), _code(change.after)
-        pairs.setdefault(whole if cut[0] == cut[1] else cut, []).append(change)
-    if len(pairs) > _MOST_SOURCES:
-        lines += _with(": other source lines")(edited)
-    else:
-        for (before, after), alike in pairs.items():
-            nodes, names = about(alike)
-            lines.append(f"{nodes}: source `{before or NONE}` → `{after or NONE}`{names}")
-    return lines + _moved_sources(moved)
-
-
-def _moved_sources(changes: Sequence[Change]) -> list[str]:
-    files: dict[tuple[str, str], list[Change]] = {}
-    functions: dict[tuple[str, str], list[Change]] = {}
-    for change in changes:
-        (file, function), (new_file, new_function) = map(_where, (change.before, change.after))
-        if function == new_function:
-            files.setdefault((file, new_file), []).append(change)
-        elif file == new_file:
-            functions.setdefault((function, new_function), []).append(change)
-        else:
-            moved = f"{function} of {file}", f"{new_function} of {new_file}"
-            functions.setdefault(moved, []).append(change)
-    lines = []
-    for what, found in (("file", files), ("function", functions)):
-        if len(found) > _MOST_SOURCES:
-            alike = [change for group in found.values() for change in group]
-            lines += _with(f": the same source lines in other {what}s")(alike)
-            continue
-        for (before, after), group in found.items():
-            nodes, names = about(group)
-            where = f"the same source lines in another {what}, {before} → {after}"
-            lines.append(f"{nodes}: {where}{names}")
-    return lines
-
-
-def _code(source: str) -> str:
-    return source.partition(": ")[2] or source
-
-
-def _where(source: str) -> tuple[str, str]:
-    """Return file and function of a source comment, ``file.py in function: code``."""
-    file, _, function = source.partition(": ")[0].rpartition(" in ")
-    return file, function
-
-
 def _with(what: str) -> Callable[[list[Change]], list[str]]:
     def say(changes: list[Change]) -> list[str]:
         nodes, names = about(changes)
@@ -378,14 +346,14 @@ _WORDING: tuple[tuple[tuple[str, ...], Callable[[list[Change]], list[str]]], ...
     (("recompute",), _arrow("checkpoint tag")),
     (("ac_graph_id",), _tags),
     (("piece",), _groups("")),
-    (("piece of",), _moves("")),
+    (("piece of",), _piece_moves),
     (("saved",), _saved),
     (("recomputed",), _recomputed),
     (("gradient accumulation",), _accumulations),
     (("tag",), _tags),
     (("text",), _text),
     (("moved",), _with(": earlier or later in the graph")),
-    (("source",), _sources),
+    (("source",), source_lines),
     (("renamed",), _arrow("name")),
     (("renumbered",), _renumbered),
 )

@@ -63,7 +63,7 @@ def test_of_many_lines_the_summary_has_the_first() -> None:
     )
     assert found_first([first, *rest]) == [
         *rest[:5],
-        "... and 4 more lines like these",
+        "... and 4 more lines of this",
         "a.fx.txt differs from what was compiled on cpu",
     ]
     assert found_first(rest) == rest  # the words of another check

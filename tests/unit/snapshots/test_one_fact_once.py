@@ -179,3 +179,37 @@ def test_many_kinds_of_operations_begin_with_how_many_there_are() -> None:
     assert lines[0] == "added: 10 nodes in joint, of 9 kinds"
     assert lines[1] == "aten.erf.default added: `erf`, `erf_1` in joint"
     assert lines[9] == "... and 1 more kind added"
+
+
+def test_nodes_of_many_compiled_regions_are_one_line() -> None:
+    """An annotation that is moved changes a region of every layer."""
+
+    def layers(count: int, annotated: bool) -> Document:
+        calls, sections = [], []
+        for k in range(count):
+            body = [f"sin_{k} = sin.default(x)"]
+            if annotated:
+                body.append(f"cos_{k} = cos.default(sin_{k})")
+                calls.append(f"        cos_{k} = inductor_region_{k}(x)")
+            else:
+                calls.append(f"        sin_{k} = inductor_region_{k}(x)")
+                typed = f'cos_{k}: "f32[4][1]cpu"'
+                calls.append(f"        {typed} = torch.ops.aten.cos.default(sin_{k})")
+            name = "cos" if annotated else "sin"
+            text = graph("x", *body, f"return ({name}_{k},)")
+            sections.append(Section(f"forward: inductor_region_{k}", text))
+        results = ", ".join(f"cos_{k}" for k in range(count))
+        whole = graph("x", f"return ({results})").replace(
+            "        return", "\n".join([*calls, "        return"])
+        )
+        return Document("", (Section("forward", whole), *sections))
+
+    many = [layers(6, annotated) for annotated in (True, False)]
+    names = "(`cos_0`, `cos_1`, `cos_2`, `cos_3`, …)"
+    assert said(*many) == [f"6 nodes in forward left 6 compiled regions {names}"]
+    assert said(*reversed(many)) == [f"6 nodes in forward entered 6 compiled regions {names}"]
+    few = [layers(2, annotated) for annotated in (True, False)]
+    assert said(*few) == [
+        "`cos_0` in forward left inductor_region_0",
+        "`cos_1` in forward left inductor_region_1",
+    ]
