@@ -184,17 +184,26 @@ class _Matcher:
         kept: dict[int, int] = {}
         taken: set[int] = set()
         beaten: set[tuple[int, int]] = set()
+        open_: set[tuple[int, int]] = set()  # as good as another: what is matched now may tell
         for i, j in up:
             rivals = {(i, old_rivals.get(i, j)), (new_rivals.get(j, i), j)} - {(i, j)}
-            if all(self._fit(*rival) <= self._fit(i, j) for rival in rivals):
+            fit, best = self._fit(i, j), max((self._fit(*rival) for rival in rivals), default=-1.0)
+            if best < fit:
                 kept[i] = j
                 taken.add(j)
                 beaten |= rivals
+            elif best == fit:
+                open_ |= rivals
+        last: list[tuple[int, int]] = []
         for i, j in down:
-            if i not in kept and j not in taken and (i, j) not in beaten:
+            if i in kept or j in taken or (i, j) in beaten:
+                continue
+            if (i, j) in open_:
+                last.append((i, j))
+            else:
                 kept[i] = j
                 taken.add(j)
-        return list(kept.items())
+        return list(kept.items()) or last
 
     def _likeness(self, i: int, j: int) -> float:
         """Return the share of two nodes' edges whose other ends are a pair, or look the same."""
