@@ -3,6 +3,7 @@
 import copy
 import io
 import pickle
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -328,6 +329,24 @@ def test_a_real_device_would_refuse_mixed_devices_and_so_does_this_one() -> None
     for call in refused:
         with pytest.raises(RuntimeError, match="same device"):
             call()
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+@pytest.mark.parametrize("with_last_offset", [False, True])
+def test_bags_of_embeddings_have_the_sizes_that_a_gpu_gives(
+    mode: str, with_last_offset: bool
+) -> None:
+    bag: Any = nn.EmbeddingBag(7, 3, mode=mode, include_last_offset=with_last_offset)
+    on_device = copy.deepcopy(bag).cuda()
+    indices, offsets = torch.tensor([0, 3, 3, 6, 1]), torch.tensor([0, 2, 5])
+    expected = bag(indices, offsets)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Inductor imports what torch itself deprecates
+        got = torch.compile(on_device, backend="inductor")(indices.cuda(), offsets.cuda())
+    torch.testing.assert_close(got.cpu(), expected)
+    for result in (expected, got):
+        result.sin().sum().backward()
+    torch.testing.assert_close(on_device.weight.grad.cpu(), bag.weight.grad)
 
 
 def test_function_transforms_and_modes() -> None:

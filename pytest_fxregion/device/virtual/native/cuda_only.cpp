@@ -211,6 +211,37 @@ at::Tensor& baddbmm_dtype_out(
   return out.copy_(baddbmm_dtype(self, a, b, type, beta, alpha));
 }
 
+// CUDA's sizes of bags have an entry for the last offset, too; it is the end of the bag before.
+using Bags = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
+
+Bags with_all_sizes(const Bags& found, const at::Tensor& offsets) {
+  const auto& [out, bag_of_index, sizes, largest] = found;
+  const auto missing = offsets.size(0) - sizes.size(0);
+  const auto all = missing > 0 ? at::constant_pad_nd(sizes, {0, missing}) : sizes;
+  return {on_device(out), on_device(bag_of_index), on_device(all), on_device(largest)};
+}
+
+Bags embedding_bag(
+    const at::Tensor& weight, const at::Tensor& indices, const at::Tensor& offsets, bool scale,
+    int64_t mode, bool sparse, const std::optional<at::Tensor>& weights, bool with_last_offset,
+    int64_t padding) {
+  return with_all_sizes(
+      at::_embedding_bag(
+          on_host(weight), on_host(indices), on_host(offsets), scale, mode, sparse,
+          on_host(weights), with_last_offset, padding),
+      offsets);
+}
+Bags embedding_bag_forward_only(
+    const at::Tensor& weight, const at::Tensor& indices, const at::Tensor& offsets, bool scale,
+    int64_t mode, bool sparse, const std::optional<at::Tensor>& weights, bool with_last_offset,
+    int64_t padding) {
+  return with_all_sizes(
+      at::_embedding_bag_forward_only(
+          on_host(weight), on_host(indices), on_host(offsets), scale, mode, sparse,
+          on_host(weights), with_last_offset, padding),
+      offsets);
+}
+
 // cuDNN's CTC loss has no counterpart on the CPU; torch's own CUDA kernel has.
 bool no_cudnn_ctc_loss(
     const at::Tensor&, const at::Tensor&, at::IntArrayRef, at::IntArrayRef, int64_t) {
@@ -291,6 +322,8 @@ void install_cuda_only_operators(torch::Library& aten) {
   aten.impl("_thnn_fused_gru_cell", &fused_gru_cell);
   aten.impl("_thnn_fused_gru_cell_backward", &fused_gru_cell_backward);
   aten.impl("record_stream", &record_stream);
+  aten.impl("_embedding_bag", &embedding_bag);
+  aten.impl("_embedding_bag_forward_only", &embedding_bag_forward_only);
   aten.impl("mm.dtype", &mm_dtype);
   aten.impl("bmm.dtype", &bmm_dtype);
   aten.impl("addmm.dtype", &addmm_dtype);

@@ -194,7 +194,8 @@ void shadow_existing_kernels(
     std::vector<c10::RegistrationHandleRAII>& keep) {
   static const std::unordered_set<std::string> own{
       "aten::convolution", "aten::cudnn_batch_norm", "aten::cudnn_batch_norm_backward",
-      "aten::_fused_rms_norm_backward",
+      "aten::_fused_rms_norm_backward", "aten::_embedding_bag",
+      "aten::_embedding_bag_forward_only",
       "aten::_thnn_fused_lstm_cell", "aten::_thnn_fused_lstm_cell_backward_impl",
       "aten::_thnn_fused_gru_cell", "aten::_thnn_fused_gru_cell_backward", "aten::record_stream"};
   auto& dispatcher = c10::Dispatcher::singleton();
