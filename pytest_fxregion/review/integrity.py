@@ -65,7 +65,10 @@ def snapshot_files(paths: Sequence[Path]) -> Iterator[Path]:
         elif path.exists():
             yield path
         else:
-            raise OptionError(f"{path}: no such file or folder")
+            raise OptionError(
+                f"{path}: no such file or folder; name where the snapshots are: "
+                "python -m pytest_fxregion check FOLDER"
+            )
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -52,7 +52,8 @@ def test_a_file_that_is_not_there_is_wrong_use(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["check", str(folder / "gone")]) == 2
-    assert "gone: no such file or folder" in capsys.readouterr().err
+    said = "gone: no such file or folder; name where the snapshots are: "
+    assert f"{said}python -m pytest_fxregion check FOLDER\n" in capsys.readouterr().err
 
 
 def test_the_hook_needs_python_alone(folder: Path) -> None:
