@@ -47,7 +47,7 @@ from pytest_fxregion.checks.traced_accumulations import Tracked
 from pytest_fxregion.device import Device
 from pytest_fxregion.device.virtual.launches import recorded
 from pytest_fxregion.errors import CheckError, FxRegionError, FxRegionWarning
-from pytest_fxregion.execution import Again, PrecisionWatch, Results, execute
+from pytest_fxregion.execution import Again, PrecisionWatch, Results, execute, stream_seed
 from pytest_fxregion.kernels.execution import execution_record
 from pytest_fxregion.kernels.machine_code import compile_kernels
 from pytest_fxregion.progress import step
@@ -82,7 +82,7 @@ class FxRegion:
         self._device = device
         self.runs: list[RegionRun] = []
         self.seed = int.from_bytes(hashlib.sha256(test.encode()).digest()[:4], "big")
-        self._generator = torch.Generator().manual_seed(self.seed)
+        self._generator = torch.Generator().manual_seed(stream_seed(self.seed, "inputs"))
         self._test = test
         self._root = root
         self._stages = stages
@@ -235,7 +235,7 @@ class FxRegion:
         The CPU's is as before afterwards.
         """
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self.seed)
+            torch.manual_seed(stream_seed(self.seed, "parameters"))
             yield
 
     def randn(self, *size: int, requires_grad: bool = False, **options: Any) -> torch.Tensor:

@@ -70,6 +70,27 @@ def test_inputs_do_not_touch_torchs_generator() -> None:
     assert torch.equal(before, torch.get_rng_state())
 
 
+def test_inputs_parameters_cotangents_and_noise_are_other_numbers() -> None:
+    """One along the other, a normalization's gradient is zero, and nothing is checked."""
+    fxregion = harness()
+    x = fxregion.randn(4, 16, requires_grad=True)
+    with fxregion.seeded():
+        weight = torch.randn(4, 16)
+    drawn: list[Tensor] = []
+
+    def noisy(x: Tensor) -> Tensor:
+        noise = torch.randn_like(x)
+        if not torch.compiler.is_compiling():
+            drawn.append(noise)
+        return x + noise
+
+    (cotangent,) = fxregion(noisy, x).eager.cotangents
+    streams = [x.detach(), weight, drawn[0], cotangent]
+    for k, one in enumerate(streams):
+        for other in streams[:k]:
+            assert abs(torch.cosine_similarity(one.flatten(), other.flatten(), dim=0)) < 0.5
+
+
 def test_factories() -> None:
     fxregion = harness()
     assert fxregion.randn(2, 3, requires_grad=True, dtype=torch.float64).is_leaf
@@ -299,6 +320,28 @@ def test_subclasses_and_arguments_in_one_memory_are_run_and_compared() -> None:
     run = fxregion(written, base[:4], base[2:])
     run.check_numerics()
     assert {"a after the call", "b after the call"} < run.regional.values.keys()
+
+
+@pytest.mark.skipif(not torch.distributed.is_available(), reason="torch without distributed")
+def test_tensors_that_are_spread_over_a_mesh_are_run_and_compared() -> None:
+    from torch.distributed.tensor import DTensor, Replicate, Shard
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    def function(x: Tensor, w: Tensor) -> Tensor:
+        with annotate({"compile_with_inductor": 0}):
+            return (x @ w).relu() + x
+
+    torch.distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=2)
+    try:
+        mesh = torch.distributed.init_device_mesh("cpu", (2,))
+        x = DTensor.from_local(torch.randn(2, 4), mesh, [Shard(0)])
+        w = DTensor.from_local(torch.randn(4, 4), mesh, [Replicate()])
+        run = harness()(function, x.requires_grad_(), w.requires_grad_())
+        run.check()
+    finally:
+        torch.distributed.destroy_process_group()
+    assert run.regions
+    assert {"output._local_tensor", "gradient of w._local_tensor"} <= run.regional.values.keys()
 
 
 def test_an_output_that_is_a_copy_where_eager_gives_a_view_is_a_fault() -> None:
