@@ -390,7 +390,12 @@ def _returned_again(graph: fx.GraphModule) -> Iterator[fx.Node]:
     (results,) = graph.graph.output_node().args
     seen = set()
     for node in results if isinstance(results, (tuple, list)) else ():
-        if isinstance(node, fx.Node) and node.meta.get(SIDE) != BACKWARD:
+        # What is no tensor has no gradient: the mesh of a DTensor, say.
+        if (
+            isinstance(node, fx.Node)
+            and node.meta.get(SIDE) != BACKWARD
+            and isinstance(node.meta.get("val"), torch.Tensor)
+        ):
             if node in seen:
                 yield node
             seen.add(node)
