@@ -113,6 +113,11 @@ class FxRegion:
         copied for each run and stay as they are; so do a module's parameters and buffers.
         A function that is compiled already is run, and compiled, as it was written.
         """
+        if not callable(function):
+            raise FxRegionError(
+                f"{self._test}: fxregion takes a function or module, then its arguments; "
+                f"the first is a {type(function).__name__}"
+            )
         start = perf_counter()
         dynamic = self._dynamic if dynamic is None else dynamic
         if isinstance(grad_outputs, torch.Tensor):
@@ -322,6 +327,13 @@ class FxRegion:
         lost = lost_lines(annotated, compilation.regions, is_whole=is_whole)
         texts = [describe(lost, self._root, graphs, breaks)] if lost else []
         texts += compilation.losses
+        devices = compilation.devices
+        if devices and self.device.type not in devices:
+            texts.append(
+                f"nothing of what was compiled is on {self.device}, all of it is on "
+                f"{', '.join(sorted(devices))}: make inputs with fxregion.randn and the like, or "
+                "move them and the module to fxregion.device"
+            )
         if self._strict and texts:
             raise CheckError("\n".join(f"{self._test}: {text}" for text in texts))
         for text in texts:

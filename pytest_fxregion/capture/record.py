@@ -6,8 +6,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import torch
 from torch import fx
 
+from pytest_fxregion._torch import tree_leaves
 from pytest_fxregion.kernels.source import Kernel, Program
 from pytest_fxregion.options import STAGES
 from pytest_fxregion.regional import Region
@@ -183,6 +185,18 @@ class Compilation:
         """Which nodes of all graphs a region has lost, or may have, each once."""
         records = [record for graph in self.graphs for record in graph.stages()]
         return tuple(dict.fromkeys(loss for record in records for loss in record.losses))
+
+    @property
+    def devices(self) -> frozenset[str]:
+        """Types of the devices that the tensors of all graphs are on: ``cuda``, ``cpu``."""
+        return frozenset(
+            value.device.type
+            for graph in self.graphs
+            for record in graph.stages()
+            for node in record.graph.graph.nodes
+            for value in tree_leaves(node.meta.get("val"))
+            if isinstance(value, torch.Tensor)
+        )
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:

@@ -77,3 +77,38 @@ def test_strict_makes_it_an_error(suite: Project) -> None:
     done = suite.run("--fxregion", "--fxregion-device=cpu", "--fxregion-strict")
     assert "2 failed, 2 passed" in done.lines[-1]
     done.line("annotated, but in no compiled region: test_lost.py:6 ")
+
+
+def test_tests_of_another_device_than_the_runs_are_told_of(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    project.write(
+        {
+            "test_device.py": """
+            import torch
+
+            def test_left_behind(fxregion):
+                fxregion(lambda x: x.sin(), torch.randn(3))
+
+            def test_in_place(fxregion):
+                fxregion(lambda x: x.to(fxregion.device).sin(), torch.randn(3))
+
+            def test_made_there(fxregion):
+                fxregion(lambda: torch.ones(3, device=fxregion.device).sin())
+
+            def test_no_function(fxregion):
+                fxregion(fxregion.randn(3))
+            """
+        }
+    )
+    done = project.run("--fxregion", "--fxregion-device=virtual")
+    said = "nothing of what was compiled is on cuda:0, all of it is on cpu: make inputs with "
+    assert [line for line in done.lines if said in line] == [
+        line for line in done.lines if "FxRegionWarning: test_device.py::test_left_behind: " in line
+    ]
+    done.line(said)
+    done.line(
+        "test_no_function: fxregion takes a function or module, then its arguments; the first"
+    )
+    assert "3 passed" in done.lines[-1]
+    strict = project.run("--fxregion", "--fxregion-device=virtual", "--fxregion-strict")
+    assert said in strict.failure_of("test_left_behind")
