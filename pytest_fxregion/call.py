@@ -20,7 +20,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from pytest_fxregion._torch import hooks_of, is_compiled, post_accumulate_hooks_of
-from pytest_fxregion.containers import flatten_with_names, mapped
+from pytest_fxregion.containers import flatten_with_names, is_users_own, mapped
 
 T = TypeVar("T")
 
@@ -99,7 +99,7 @@ class Call:
         """
         widening = _Widening()
         args, kwargs = widening.tree((self.args, self.kwargs))
-        return Call(widening(self.function), args, kwargs)
+        return Call(widening.tree(self.function), args, kwargs)
 
 
 class _Widening:
@@ -119,7 +119,7 @@ class _Widening:
             return leaf if home is leaf.__self__ else getattr(home, leaf.__name__)
         if isinstance(leaf, partial):
             args, kwargs = self.tree((leaf.args, leaf.keywords))
-            return partial(self(leaf.func), *args, **kwargs)
+            return partial(self.tree(leaf.func), *args, **kwargs)
         if isinstance(leaf, torch.Tensor):
             return self._tensor(leaf)
         if isinstance(leaf, FunctionType) and leaf.__closure__:
@@ -171,9 +171,9 @@ class _Widening:
 def brought_along(function: Any) -> dict[str, Any]:
     """Return what a function uses besides its arguments, by name.
 
-    A module, or the module whose method it is, has the empty name.  Else: what ``partial`` has
-    bound, defaults, what the function closes over, globals that it names, and the same again of
-    functions among those that stand in the same file.
+    A module, an object that can be called, or that whose method it is, has the empty name.  Else:
+    what ``partial`` has bound, defaults, what the function closes over, globals that it names, and
+    the same again of functions among those that stand in the same file.
     """
     home = function
     while isinstance(home, partial):
@@ -202,7 +202,7 @@ def _bound_names(function: Any) -> dict[str, Any]:
     if isinstance(function, MethodType):
         return {"": function.__self__}
     if not isinstance(function, FunctionType):
-        return {}
+        return {"": function} if is_users_own(function) else {}  # an object that can be called
     names: dict[str, Any] = {
         parameter.name: parameter.default
         for parameter in inspect.signature(function).parameters.values()

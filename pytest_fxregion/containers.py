@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from torch import nn
 from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
 
 from pytest_fxregion._torch import (
     key_text,
@@ -49,7 +50,7 @@ def _named(name: str, value: Any, inside: frozenset[int]) -> Iterator[tuple[str,
         if not held:
             yield place, leaf
         for key, value in held.items():
-            yield from _named(f"{place}.{key}", value, inside | {id(leaf)})
+            yield from _named(f"{place}.{key}" if place else key, value, inside | {id(leaf)})
 
 
 def flat(tree: Any) -> list[Any]:
@@ -143,24 +144,24 @@ def replaced(
 
 
 def attributes(value: Any) -> dict[str, Any]:
-    """Return what an object of the user's own holds, by attribute; nothing where that is no tensor.
+    """Return what an object of the user's own holds, by attribute; nothing if it holds no tensor.
 
-    That is what :func:`copy.copy` would copy.
+    A module or an optimizer counts as one.  That is what :func:`copy.copy` would copy.
     """
     return _held(value) if _holds_a_tensor(value, set()) else {}
 
 
 def is_users_own(value: Any) -> bool:
-    """Whether a value is an object of a class that is neither Python's, torch's nor pytest's."""
+    """Whether a value is an object of a class that is neither Python's, torch's nor pytest's.
+
+    Schedulers count: they hold an optimizer, and where they are.
+    """
     kind = type(value)
-    if kind is SimpleNamespace:
+    if kind is SimpleNamespace or isinstance(value, LRScheduler):
         return True
     home = kind.__module__.partition(".")[0]
     return not (
-        home in sys.stdlib_module_names
-        or home in _NOT_THE_USERS
-        or isinstance(value, _OTHERS)
-        or callable(value)
+        home in sys.stdlib_module_names or home in _NOT_THE_USERS or isinstance(value, _OTHERS)
     )
 
 
@@ -192,7 +193,7 @@ def _holds_a_tensor(value: Any, seen: set[int]) -> bool:
         return False
     seen.add(id(value))
     return any(
-        isinstance(leaf, torch.Tensor) or _holds_a_tensor(leaf, seen)
+        isinstance(leaf, torch.Tensor | nn.Module | Optimizer) or _holds_a_tensor(leaf, seen)
         for held in _held(value).values()
         for leaf in tree_leaves(held)
     )

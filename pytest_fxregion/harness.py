@@ -355,7 +355,13 @@ class FxRegion:
         try:
             wide = call.in_float64()
             wide_cotangents = None if cotangents is None else [widened(c) for c in cotangents]
-            with only_torchs_own_trace(), memory_budgets_ignored(), watch:
+            # What the function warns of is said in eager; copies of its state may warn of more.
+            with (
+                only_torchs_own_trace(),
+                memory_budgets_ignored(),
+                warnings.catch_warnings(action="ignore"),
+                watch,
+            ):
                 results = execute(
                     wide, seed=self.seed, backward=backward, grad_outputs=wide_cotangents
                 )

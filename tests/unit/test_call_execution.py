@@ -447,6 +447,53 @@ def test_an_object_that_holds_itself_or_no_tensor_is_a_leaf() -> None:
     assert list(run(lambda n, x: x * n.value, Node(leaf(2)), leaf(2)).gradients) == ["n.value", "x"]
 
 
+class Trainer:
+    """What people write around a model: an object with a method that makes one step."""
+
+    def __init__(self) -> None:
+        self.model = nn.Linear(2, 1)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1.0, momentum=0.5)
+        self.scheduler = torch.optim.lr_scheduler.StepLR(self.optimizer, 1, 0.5)
+        self.steps = 0
+
+    def step(self, x: Tensor) -> Tensor:
+        loss: Tensor = self.model(x).square().sum()
+        loss.backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        self.scheduler.step()
+        self.steps += 1
+        return loss.detach()
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self.step(x)
+
+
+# A copied optimizer's step is not the one that its scheduler has wrapped.
+@pytest.mark.filterwarnings("ignore:Seems like .optimizer.step:UserWarning")
+@pytest.mark.parametrize("reached", [lambda t: t, lambda t: t.step, lambda t: lambda x: t.step(x)])
+def test_an_object_around_a_model_is_left_as_it_was(
+    reached: Callable[[Trainer], Callable[..., Any]],
+) -> None:
+    trainer = Trainer()
+    before = trainer.model.weight.tolist()
+    function = reached(trainer)
+    prefix = "t." if getattr(function, "__name__", "") == "<lambda>" else ""
+    x = torch.ones(3, 2)
+    wide = call(function, x).in_float64()
+    for each in (call(function, x), call(function, x), wide):
+        found = execute(each, seed=0, backward=True).values
+        assert found[f"{prefix}steps after the call"] == 1
+        assert found[f"{prefix}scheduler.last_epoch after the call"] == 1
+        assert f"{prefix}model.weight after the call" in found
+        assert f"{prefix}optimizer.state[0]['momentum_buffer'] after the call" in found
+        assert trainer.model.weight.tolist() == before
+        assert trainer.model.weight.dtype == torch.float32
+        assert (trainer.steps, trainer.scheduler.last_epoch) == (0, 0)
+        assert trainer.optimizer.param_groups[0]["lr"] == 1.0
+        assert not trainer.optimizer.state
+
+
 # --- hooks ---
 
 

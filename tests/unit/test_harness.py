@@ -324,6 +324,7 @@ def test_subclasses_and_arguments_in_one_memory_are_run_and_compared() -> None:
 
 @pytest.mark.skipif(not torch.distributed.is_available(), reason="torch without distributed")
 def test_tensors_that_are_spread_over_a_mesh_are_run_and_compared() -> None:
+    from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.tensor import DTensor, Replicate, Shard
     from torch.testing._internal.distributed.fake_pg import FakeStore
 
@@ -333,7 +334,7 @@ def test_tensors_that_are_spread_over_a_mesh_are_run_and_compared() -> None:
 
     torch.distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=2)
     try:
-        mesh = torch.distributed.init_device_mesh("cpu", (2,))
+        mesh = init_device_mesh("cpu", (2,))
         x = DTensor.from_local(torch.randn(2, 4), mesh, [Shard(0)])
         w = DTensor.from_local(torch.randn(4, 4), mesh, [Replicate()])
         run = harness()(function, x.requires_grad_(), w.requires_grad_())
