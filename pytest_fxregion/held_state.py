@@ -117,7 +117,9 @@ class HeldState:
         for name, optimizer in self.optimizers.items():
             for number, parameter in enumerate(parameters_of(optimizer)):
                 for key, value in optimizer.state.get(parameter, {}).items():
-                    found[f"{name}.state[{number}][{key!r}]"] = value
+                    # Dynamo has the count of steps on the device, as if it were capturable.
+                    is_count = torch.is_tensor(value) and not value.dim()
+                    found[f"{name}.state[{number}][{key!r}]"] = value.cpu() if is_count else value
         return {
             f"{name} after the call": value.detach().clone() if torch.is_tensor(value) else value
             for name, value in found.items()

@@ -79,3 +79,47 @@ def test_gradient_and_update_in_one_graph(fxregion):
     )
     run.check()
     assert {r.label for r in run.regions} == {"default"}
+
+
+class Trainer:
+    """A model with its optimizer; nothing of a step stays after a run."""
+
+    def __init__(self, kind, device, **options):
+        self.model = nn.Linear(4, 2).to(device)
+        self.optimizer = kind(self.model.parameters(), lr=0.1, **options)
+        self.steps = 0
+
+    def step(self, x):
+        with annotate({"compile_with_inductor": 0}):
+            loss = self.model(x).sin().square().mean()
+        loss.backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        self.steps += 1
+        return loss.detach()
+
+
+def check_first_step(fxregion, trainer, state, **tolerance):
+    run = fxregion(trainer.step, fxregion.randn(3, 4))
+    run.check_numerics(**tolerance)
+    assert {region.kind for region in run.regions} == {"forward", "backward"}
+    assert {
+        "output",
+        "model.weight after the call",
+        "steps after the call",
+        *(f"optimizer.state[1]['{name}'] after the call" for name in state),
+    } <= {difference.name for difference in run.differences}
+    assert trainer.steps == 0
+    assert not trainer.optimizer.state
+
+
+def test_first_step_of_a_trainer(fxregion):
+    trainer = Trainer(torch.optim.SGD, fxregion.device, momentum=0.9)
+    check_first_step(fxregion, trainer, ["momentum_buffer"])
+
+
+def test_first_step_of_a_trainer_with_adam(fxregion):
+    # Compiled, Adam has `1 - 0.999**step` in float32, of which four digits are right; eager has it
+    # in Python's floats, unless it is capturable.
+    trainer = Trainer(torch.optim.Adam, fxregion.device)
+    check_first_step(fxregion, trainer, ["exp_avg", "exp_avg_sq", "step"], rtol=1e-4, atol=1e-5)

@@ -342,9 +342,10 @@ def test_bags_of_embeddings_have_the_sizes_that_a_gpu_gives(
     expected = bag(indices, offsets)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Inductor imports what torch itself deprecates
-        got = torch.compile(on_device, backend="inductor")(indices.cuda(), offsets.cuda())
+        compiled: Any = torch.compile(on_device, backend="inductor")
+        got = compiled(indices.cuda(), offsets.cuda())
     torch.testing.assert_close(got.cpu(), expected)
-    torch.autograd.backward([expected.sin().sum(), got.sin().sum()])
+    torch.autograd.backward((expected.sin().sum(), got.sin().sum()))
     torch.testing.assert_close(on_device.weight.grad.cpu(), bag.weight.grad)
 
 
