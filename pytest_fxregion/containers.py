@@ -38,19 +38,22 @@ _NOT_THE_USERS = frozenset(("torch", "pytest_fxregion", "pytest", "_pytest", "pl
 def flatten_with_names(tree: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """Return the leaves of each entry, named by entry and path.
 
-    An object that holds itself is a leaf there.
+    An object is looked into where it comes first; elsewhere it is left out.
     """
-    return [leaf for name, value in tree.items() for leaf in _named(name, value, frozenset())]
+    seen = set[int]()
+    return [leaf for name, value in tree.items() for leaf in _named(name, value, seen)]
 
 
-def _named(name: str, value: Any, inside: frozenset[int]) -> Iterator[tuple[str, Any]]:
+def _named(name: str, value: Any, seen: set[int]) -> Iterator[tuple[str, Any]]:
     for path, leaf in tree_flatten_with_path(value)[0]:
         place = name + key_text(path)
-        held = {} if id(leaf) in inside else attributes(leaf)
+        held = attributes(leaf)
         if not held:
             yield place, leaf
-        for key, value in held.items():
-            yield from _named(f"{place}.{key}" if place else key, value, inside | {id(leaf)})
+        elif id(leaf) not in seen:
+            seen.add(id(leaf))
+            for key, inner in held.items():
+                yield from _named(f"{place}.{key}" if place else key, inner, seen)
 
 
 def flat(tree: Any) -> list[Any]:
@@ -148,7 +151,7 @@ def attributes(value: Any) -> dict[str, Any]:
 
     A module or an optimizer counts as one.  That is what :func:`copy.copy` would copy.
     """
-    return _held(value) if _holds_a_tensor(value, set()) else {}
+    return _held(value) if _holds_a_tensor(value) else {}
 
 
 def is_users_own(value: Any) -> bool:
@@ -188,12 +191,16 @@ def _slots(kind: type) -> list[str]:
     return [name for name in found if name not in ("__dict__", "__weakref__")]
 
 
-def _holds_a_tensor(value: Any, seen: set[int]) -> bool:
-    if id(value) in seen or not is_users_own(value):
-        return False
-    seen.add(id(value))
-    return any(
-        isinstance(leaf, torch.Tensor | nn.Module | Optimizer) or _holds_a_tensor(leaf, seen)
-        for held in _held(value).values()
-        for leaf in tree_leaves(held)
-    )
+def _holds_a_tensor(value: Any) -> bool:
+    seen = set[int]()
+    pending = [value]
+    while pending:
+        current = pending.pop()
+        if id(current) in seen or not is_users_own(current):
+            continue
+        seen.add(id(current))
+        leaves = tree_leaves(list(_held(current).values()))
+        if any(isinstance(leaf, torch.Tensor | nn.Module | Optimizer) for leaf in leaves):
+            return True
+        pending += leaves
+    return False

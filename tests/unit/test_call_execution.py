@@ -437,6 +437,19 @@ def test_what_a_container_is_made_to_hold_is_a_result() -> None:
     assert emptied.values["held['a'] after the call"] is None
 
 
+def test_objects_that_hold_each_other_are_looked_into_once() -> None:
+    class Node:
+        def __init__(self) -> None:
+            self.value = leaf(2)
+            self.others: list[Node] = []
+
+    nodes = [Node() for _ in range(12)]  # 12! ways lead through them
+    for node in nodes:
+        node.others = [other for other in nodes if other is not node]
+    found = run(lambda n, x: x * n.value, nodes[0], leaf(2))
+    assert [name for name in found.gradients if "value" in name] == ["n.value"]
+
+
 def test_an_object_that_holds_itself_or_no_tensor_is_a_leaf() -> None:
     class Node:
         def __init__(self, value: Any) -> None:
