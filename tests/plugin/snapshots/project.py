@@ -55,6 +55,8 @@ def _words(args: tuple[str, ...], xdist: bool) -> list[str]:
     # Only the plugins that matter here: others (Hypothesis) take longer to load than a run.
     plugins = ["-p", "xdist.plugin", "-p", "syrupy", "-p", "pytest_fxregion.plugin"]
     options = ["--fxregion", "--fxregion-device=cpu", *args]
+    # A fork has imported our plugin already, which pytest 8 would rewrite and says so.
+    options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
     return ["-m", "pytest", *plugins, *options, *(["-n2"] if xdist else [])]
 
 

@@ -206,8 +206,13 @@ def test_a_first_test_that_raises_under_x_loses_nothing(project: Project, xdist:
     before = project.files()
     assert len(before) == 4
     # With two workers, the other file's first test is under way, too.
-    assert project.update("-x", "--dist=loadfile", xdist=xdist, VALUE="2").status in (1, 2)
-    assert project.files() == before
+    options = ["--dist=loadfile"] if xdist else []
+    assert project.update("-x", *options, xdist=xdist, VALUE="2").status in (1, 2)
+    after = project.files()
+    assert after.keys() == before.keys()
+    # xdist 3.0 lets a worker finish what it has in hand: a test that passed may be written.
+    raised = [name for name in before if not xdist or "raises" in name]
+    assert [after[name] for name in raised] == [before[name] for name in raised]
 
 
 def test_a_comparison_in_a_fixture_counts(project: Project, xdist: bool) -> None:

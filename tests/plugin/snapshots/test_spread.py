@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+from importlib.metadata import version
 
 import pytest
 
@@ -31,7 +32,20 @@ def suite(project: Project) -> Project:
     return project
 
 
-@pytest.mark.parametrize("dist", ["loadscope", "loadgroup", "worksteal"])
+XDIST = tuple(map(int, version("pytest-xdist").split(".")[:2]))
+
+
+@pytest.mark.parametrize(
+    "dist",
+    [
+        "loadscope",
+        "loadgroup",
+        pytest.param(
+            "worksteal",
+            marks=pytest.mark.skipif(XDIST < (3, 2), reason="pytest-xdist has it from 3.2 on"),
+        ),
+    ],
+)
 def test_however_tests_are_dealt_out(suite: Project, dist: str) -> None:
     run = suite.update("-n2", f"--dist={dist}")
     assert (run.status, suite.files()) == (0, FILES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import logging
 from typing import Any
 
 import pytest
@@ -74,9 +75,15 @@ def test_torchs_log_of_a_compilation_has_it(caplog: pytest.LogCaptureFixture) ->
     torch._dynamo.reset()
     logs: Any = torch._logging
     logs.set_logs(aot_graphs=True)
+    loggers = map(logging.getLogger, list(logging.root.manager.loggerDict))
+    apart = [each for each in loggers if not each.propagate]  # pytest 8 does not listen to these
+    for logger in apart:
+        logger.addHandler(caplog.handler)
     try:
         with readable_in_torch():
             torch.compile(annotated, backend="aot_eager")(torch.ones(2, requires_grad=True))
     finally:
+        for logger in apart:
+            logger.removeHandler(caplog.handler)
         logs.set_logs()
     assert f"# stage: '{'x' * 60}'" in caplog.text
