@@ -63,14 +63,15 @@ class Call:
 
     def reaches_compiled(self) -> bool:
         """Whether something that the call can reach is what ``torch.compile`` gave."""
-        found = flatten_with_names({**brought_along(self.function), **self.argument_names()})
+        every = {**brought_along(self.function), **self.argument_names()}
+        found = flatten_with_names(every, plain=False)
         inner = (m for module in self.modules().values() for m in module.modules())
         return any(map(is_compiled, (*(leaf for _, leaf in found), *inner)))
 
     def _reached(self, kind: type[T]) -> dict[str, T]:
         found = {**brought_along(self.function), **self.argument_names()}
         unique: dict[int, tuple[str, T]] = {}
-        for name, leaf in flatten_with_names(found):
+        for name, leaf in flatten_with_names(found, plain=False):
             if isinstance(leaf, kind):
                 unique.setdefault(id(leaf), (name, leaf))
         return dict(unique.values())
@@ -80,9 +81,9 @@ class Call:
 
         The parameters of optimizers are among them, unless they have another name already.
         """
-        found = flatten_with_names(brought_along(self.function))
+        found = flatten_with_names(brought_along(self.function), plain=False)
         tensors = {name: leaf for name, leaf in found if isinstance(leaf, torch.Tensor)}
-        arguments = [leaf for _, leaf in flatten_with_names(self.argument_names())]
+        arguments = [v for _, v in flatten_with_names(self.argument_names(), plain=False)]
         parameters = [parameter for _, parameter in named_parameters(self.modules())]
         known = {id(t) for t in (*tensors.values(), *arguments, *parameters)}
         for name, optimizer in self.optimizers().items():
@@ -234,7 +235,7 @@ def widened(tensor: torch.Tensor) -> torch.Tensor:
 def named_leaves(call: Call) -> dict[int, str]:
     """Return the names of the tensors that gradients are collected for, by identity."""
     names: dict[int, str] = {}
-    arguments = flatten_with_names(call.argument_names())
+    arguments = flatten_with_names(call.argument_names(), plain=False)
     brought = call.brought_tensors().items()
     for name, value in (*arguments, *named_parameters(call.modules()), *brought):
         if isinstance(value, torch.Tensor):

@@ -14,7 +14,7 @@ import copy
 import enum
 import operator
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -32,33 +32,65 @@ from pytest_fxregion._torch import (
 
 # Never objects of the user's own that hold tensors.
 _OTHERS = (torch.Tensor, nn.Module, Optimizer, ModuleType, type, enum.Enum, BaseException)
+_PLAIN = frozenset((int, float, complex, bool, str, bytes, type(None)))
 _NOT_THE_USERS = frozenset(("torch", "pytest_fxregion", "pytest", "_pytest", "pluggy"))
 
 
-def flatten_with_names(tree: Mapping[str, Any]) -> list[tuple[str, Any]]:
+def flatten_with_names(tree: Mapping[str, Any], *, plain: bool = True) -> list[tuple[str, Any]]:
     """Return the leaves of each entry, named by entry and path.
 
-    An object is looked into where it comes first; elsewhere it is left out.
+    An object is looked into where it comes first; elsewhere it is left out.  Without ``plain``
+    numbers and texts are left out: a vocabulary has a hundred thousand of them.
     """
-    seen = set[int]()
-    return [leaf for name, value in tree.items() for leaf in _named(name, value, seen)]
+    walk = _Walk(plain)
+    return [leaf for name, value in tree.items() for leaf in walk.named(name, value)]
 
 
-def _named(name: str, value: Any, seen: set[int]) -> Iterator[tuple[str, Any]]:
-    for path, leaf in tree_flatten_with_path(value)[0]:
-        place = name + key_text(path)
+class _Walk:
+    def __init__(self, plain: bool) -> None:
+        self._plain = plain
+        self._seen = set[int]()  # objects
+        self._inside = set[int]()  # lists and the like on the way here: they may hold themselves
+
+    def named(self, name: str, value: Any) -> Iterator[tuple[str, Any]]:
+        kind = type(value)
+        if kind in _PLAIN:
+            if self._plain:
+                yield name, value
+        elif kind is list or kind is tuple:
+            yield from self._held(name, value, value, enumerate(value))
+        elif kind is dict:
+            yield from self._held(name, value, value.values(), value.items())
+        else:
+            for path, leaf in tree_flatten_with_path(value)[0]:
+                yield from self._leaf(name + key_text(path), leaf)
+
+    def _held(
+        self, name: str, value: Any, values: Iterable[Any], entries: Iterable[tuple[Any, Any]]
+    ) -> Iterator[tuple[str, Any]]:
+        if id(value) in self._inside:
+            return
+        if not self._plain and _PLAIN.issuperset(map(type, values)):
+            return
+        self._inside.add(id(value))
+        for key, each in entries:
+            yield from self.named(f"{name}[{key!r}]", each)
+        self._inside.remove(id(value))
+
+    def _leaf(self, name: str, leaf: Any) -> Iterator[tuple[str, Any]]:
         held = attributes(leaf)
         if not held:
-            yield place, leaf
-        elif id(leaf) not in seen:
-            seen.add(id(leaf))
+            if self._plain or type(leaf) not in _PLAIN:
+                yield name, leaf
+        elif id(leaf) not in self._seen:
+            self._seen.add(id(leaf))
             for key, inner in held.items():
-                yield from _named(f"{place}.{key}" if place else key, inner, seen)
+                yield from self.named(f"{name}.{key}" if name else key, inner)
 
 
 def flat(tree: Any) -> list[Any]:
-    """Return the leaves."""
-    return [leaf for _, leaf in flatten_with_names({"": tree})]
+    """Return the leaves, but for numbers and texts."""
+    return [leaf for _, leaf in flatten_with_names({"": tree}, plain=False)]
 
 
 def mapped(function: Callable[[Any], Any], tree: Any, known: dict[int, Any] | None = None) -> Any:

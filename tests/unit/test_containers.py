@@ -1,0 +1,78 @@
+"""What is found in values that hold others, and how much of them is looked at."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+
+from pytest_fxregion import containers
+from pytest_fxregion.containers import flatten_with_names
+
+T = torch.zeros(1)
+
+
+class Pair(NamedTuple):
+    first: Any
+    second: Any
+
+
+@dataclass
+class Cache:
+    keys: Any
+    length: int = 3
+
+
+def test_names_say_where_a_leaf_is() -> None:
+    tree = {
+        "xs": [1, (T, None)],
+        "cfg": {"a": {2: T}, "b": OrderedDict(c="text")},
+        "pair": Pair(T, [T]),
+        "cache": Cache([T]),
+    }
+    assert [name for name, _ in flatten_with_names(tree)] == [
+        "xs[0]",
+        "xs[1][0]",
+        "xs[1][1]",
+        "cfg['a'][2]",
+        "cfg['b']['c']",
+        "pair.first",
+        "pair.second[0]",
+        "cache.keys[0]",
+        "cache.length",
+    ]
+    assert [name for name, _ in flatten_with_names(tree, plain=False)] == [
+        "xs[1][0]",
+        "cfg['a'][2]",
+        "pair.first",
+        "pair.second[0]",
+        "cache.keys[0]",
+    ]
+
+
+def test_what_holds_itself_is_looked_into_once() -> None:
+    table: dict[str, Any] = {"t": T}
+    table["self"] = [table]
+    assert [name for name, _ in flatten_with_names({"table": table})] == ["table['t']"]
+    twice = [T]
+    found = flatten_with_names({"a": twice, "b": [twice, twice]})
+    assert [name for name, _ in found] == ["a[0]", "b[0][0]", "b[1][0]"]
+
+
+def test_entries_of_a_vocabulary_are_not_looked_at_for_tensors(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked_at = []
+    named = containers._Walk.named
+
+    def counted(self: Any, name: str, value: Any) -> Any:
+        looked_at.append(name)
+        return named(self, name, value)
+
+    monkeypatch.setattr(containers._Walk, "named", counted)
+    tree = {"vocabulary": {str(i): i for i in range(1000)}, "merges": [["a", "b"]] * 3, "t": T}
+    assert flatten_with_names(tree, plain=False) == [("t", T)]
+    assert looked_at == ["vocabulary", "merges", "merges[0]", "merges[1]", "merges[2]", "t"]
