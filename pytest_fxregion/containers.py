@@ -33,7 +33,7 @@ from pytest_fxregion._torch import (
 # Never objects of the user's own that hold tensors.
 _OTHERS = (torch.Tensor, nn.Module, Optimizer, ModuleType, type, enum.Enum, BaseException)
 _PLAIN = frozenset((int, float, complex, bool, str, bytes, type(None)))
-_NOT_THE_USERS = frozenset(("torch", "pytest_fxregion", "pytest", "_pytest", "pluggy"))
+_NOT_THE_USERS = frozenset(("torch", "triton", "pytest_fxregion", "pytest", "_pytest", "pluggy"))
 
 
 def flatten_with_names(tree: Mapping[str, Any], *, plain: bool = True) -> list[tuple[str, Any]]:
@@ -205,7 +205,12 @@ def _held(value: Any) -> dict[str, Any]:
     for key in _slots(type(value)):
         if hasattr(value, key):
             found.setdefault(key, getattr(value, key))
-    return found
+    return {key: inner for key, inner in found.items() if not _is_namespace(inner)}
+
+
+def _is_namespace(value: Any) -> bool:
+    """Whether a value is what a module's names are in, which whoever wraps a function may keep."""
+    return type(value) is dict and "__builtins__" in value
 
 
 def _set(holder: Any, key: str, value: Any) -> None:

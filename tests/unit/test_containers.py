@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from pytest_fxregion import containers
-from pytest_fxregion.containers import flatten_with_names
+from pytest_fxregion.containers import content_of, flatten_with_names, holders, put_back
 
 T = torch.zeros(1)
 
@@ -60,6 +60,19 @@ def test_what_holds_itself_is_looked_into_once() -> None:
     twice = [T]
     found = flatten_with_names({"a": twice, "b": [twice, twice]})
     assert [name for name, _ in found] == ["a[0]", "b[0][0]", "b[1][0]"]
+
+
+def test_the_names_of_a_module_are_no_content_of_what_wraps_its_functions() -> None:
+    class Wrapped:
+        def __init__(self) -> None:
+            self.tensors = [T]
+            self.names = globals()
+
+    wrapped = Wrapped()
+    assert [name for name, _ in flatten_with_names({"w": wrapped})] == ["w.tensors[0]"]
+    assert not any(holder is wrapped.names for holder in holders([wrapped]))
+    put_back(wrapped, content_of(wrapped))
+    assert wrapped.names is globals()
 
 
 def test_entries_of_a_vocabulary_are_not_looked_at_for_tensors(
