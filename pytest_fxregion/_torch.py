@@ -357,6 +357,16 @@ def schema_of(operator: OpOverload) -> Any:
     return operator._schema
 
 
+def decomposition_of(operator: OpOverload) -> Callable[..., Any] | None:
+    """Return what an operator is made of, if torch says so.
+
+    ``torch._decomp.decomposition_table``: 2.11 to 2.15.
+    """
+    from torch._decomp import decomposition_table
+
+    return decomposition_table.get(operator)
+
+
 def codegen_of(graph: fx.Graph) -> CodeGen:
     """Return what writes a graph's Python code, and so decides how it is called."""
     return graph._codegen

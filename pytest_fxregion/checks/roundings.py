@@ -6,7 +6,8 @@ estimated as in stochastic arithmetic (Vignes, "A stochastic arithmetic for reli
 computation", 1993; Parker, "Monte Carlo arithmetic", 1997): the call is run in its own precision
 several times, and each time every operation's result is moved at random by one machine epsilon up
 or down. What an operation reduces over (a matrix product, a sum, a normalisation) rounds inside
-it, so that its operands are moved as well; of an operator that runs a subgraph, too. How far such
+it, so that its operands are moved as well; of an operator that runs a subgraph, too. An activation
+that is a formula is run as that formula. How far such
 runs lie from the true result is, element by element, the error that this function makes of
 rounding, whatever operations it is of.
 """
@@ -21,6 +22,7 @@ import torch
 from pytest_fxregion._torch import (
     DispatchMode,
     OpOverload,
+    decomposition_of,
     is_wrapper_subclass,
     schema_of,
     tree_map,
@@ -45,6 +47,13 @@ transpose_copy tril triu trunc unbind_copy unfold_copy uniform_ unsqueeze_copy v
 zero_ zeros zeros_like
 """
 _EXACT = frozenset(_EXACT_NAMES.split())
+# Of several operations, whose terms cancel: 1 + erf(x) in the tail of a GELU.
+_COMPOSED_NAMES = """
+celu elu elu_backward gelu gelu_backward hardswish hardswish_backward log_sigmoid_backward
+log_sigmoid_forward logaddexp logaddexp2 logit logit_backward mish mish_backward selu
+sigmoid_backward silu silu_backward softplus softplus_backward tanh_backward
+"""
+_COMPOSED = frozenset(_COMPOSED_NAMES.split())
 _CASTS = frozenset(("_to_copy", "to", "convert_element_type"))
 # They write to their running statistics, the operands after input, weight and bias; their schema
 # does not say so.
@@ -81,6 +90,10 @@ class MovedRoundings(DispatchMode):
         )
         if gives_views or name in _EXACT:
             return func(*args, **kwargs)
+        inner = decomposition_of(func) if name in _COMPOSED else None
+        if inner is not None:
+            with self:
+                return inner(*args, **kwargs)
         if name in _CASTS:
             result = func(*args, **kwargs)
             return self._move(result) if _narrows(args[0], result) else result

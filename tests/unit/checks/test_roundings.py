@@ -45,6 +45,16 @@ def wrong(*given: Any, **options: Any) -> list[str]:
     return [name for name, d in judged(*given, **options).items() if d.problem]
 
 
+def gelu_as_written(x: Tensor) -> Tensor:
+    return 0.5 * x * (1 + torch.erf(x * 0.5**0.5))
+
+
+def test_the_tail_of_an_activation_rounds_as_its_terms_do() -> None:
+    tail = torch.linspace(-6, -1, 400).requires_grad_()
+    assert wrong(functional.gelu, gelu_as_written, tail) == []
+    assert wrong(functional.gelu, lambda x: gelu_as_written(x) * 1.0001, tail) != []
+
+
 # --- a small element that is wrong beside a large one ---
 
 
