@@ -5,7 +5,7 @@ Comes in: any value.  Goes out: what it holds, by names such as ``xs[0]``, ``cfg
 
 Lists, tuples, dictionaries and what is registered with ``torch.utils._pytree`` are containers, as
 they are to ``torch.compile``.  So is an object of a class of the user's own that holds a tensor, in
-an attribute or deeper: a data class, a cache of keys and values.  What can be called is none.
+an attribute or deeper: a data class, a cache of keys and values, a trainer that can be called.
 """
 
 from __future__ import annotations
