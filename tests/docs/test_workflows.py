@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from tests.docs.pages import blocks
-from tests.plugin.pytest_process import SOURCE_TREE, clean_environment
+from tests.plugin.pytest_process import SOURCE_TREE, Project, clean_environment
 
 FILES = {
     block.title: block.text
@@ -97,8 +97,10 @@ def test_a_pull_request_that_changes_a_region(tmp_path: Path) -> None:
     said = failed["candidates"][0]["summary"][0]
     assert said.endswith("and `mul` in forward left region 'gate'")
 
-    review = f"python -m pytest_fxregion review --accept-all {artifacts}"
-    assert run(review, laptop).returncode == 0
-    assert run("python -m pytest_fxregion check", laptop).returncode == 0
-    accepted = run("pytest --fxregion-device=virtual", laptop)
-    assert accepted.returncode == 0, accepted.stdout
+    laptops = Project(laptop)
+    review = laptops.run("review", "--accept-all", str(artifacts), module="pytest_fxregion")
+    assert review.code == 0, review.text
+    check = laptops.run("check", module="pytest_fxregion")
+    assert check.code == 0, check.text
+    accepted = laptops.run("--fxregion-device=virtual")
+    assert accepted.code == 0, accepted.text

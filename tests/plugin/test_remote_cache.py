@@ -15,6 +15,12 @@ import pytest
 
 from tests.plugin.pytest_process import Project
 
+# What TORCHINDUCTOR_AUTOGRAD_REMOTE_CACHE=1 sets, which torch reads while it is imported.
+CONFTEST = """\
+    import torch._functorch.config
+
+    torch._functorch.config.enable_remote_autograd_cache = True
+    """
 TEST = """\
     import json
     import os
@@ -62,17 +68,15 @@ def server(tmp_path: Path) -> Iterator[str]:
 
 def test_a_second_machine_compiles_no_region_anew(server: str, tmp_path: Path) -> None:
     project = Project(tmp_path / "project")
-    project.write({"tests/test_block.py": TEST})
+    project.write({"tests/conftest.py": CONFTEST, "tests/test_block.py": TEST})
 
     def counted(machine: str) -> dict[str, int]:
         """Run on a machine that has compiled nothing yet; return what its caches counted."""
         run = project.run(
             "--fxregion",
             "--fxregion-device=virtual",
-            anew=True,  # torch reads the setting while it is imported
             env={
                 "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
-                "TORCHINDUCTOR_AUTOGRAD_REMOTE_CACHE": "1",
                 "TORCHINDUCTOR_REDIS_URL": server,
                 "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / machine),
                 "COUNTED": str(tmp_path / f"{machine}.json"),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +18,7 @@ from pytest_fxregion.backend import RegionalBackend
 from pytest_fxregion.capture.observer import Capture
 from pytest_fxregion.regional.artifacts import ARTIFACTS
 from pytest_fxregion.regional.output import annotations_in_key
+from tests.plugin.pytest_process import Project
 
 CACHED = {
     "enable_autograd_cache": True,
@@ -110,11 +109,7 @@ print(t.run({"inductor_region": "r"}) == (eval(sys.argv[2]), 0))
 
 def test_another_process_finds_the_saved_result(folder: Path) -> None:
     first, _ = run({"inductor_region": "r"})
-    done = subprocess.run(
-        [sys.executable, "-c", SECOND, str(folder), repr(first)],
-        cwd=Path(__file__).parents[2],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.stdout.strip() == "True", done.stderr
+    other = Project(folder.parent)
+    other.write({"second.py": SECOND})
+    done = other.run(str(folder), repr(first), module="second")
+    assert done.text.strip() == "True"

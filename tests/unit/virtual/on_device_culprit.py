@@ -1,12 +1,12 @@
 """A wrong kernel is planted: the region, the operation and a script that shows it are named."""
 
-import os
-import subprocess
+import runpy
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -80,30 +80,21 @@ def three_regions(x: Tensor, w: Tensor) -> Tensor:
     return h
 
 
-WITH_AND_WITHOUT_THE_FAULT = """
-import sys
-from pytest_fxregion.device import virtual
-virtual.load()
-import torch
-from pytest_fxregion.__main__ import main
-from tests.unit.virtual.on_device_culprit import lowered_wrongly, negated
-
-words = sys.argv[1:]
-
-def status():
+def status_of(script: str) -> int:
+    """Run a script as the command does, whose device is active here already; its exit status."""
+    torch._dynamo.reset()
     try:
-        return main(words)
-    except SystemExit as end:
-        return end.code
-
-with lowered_wrongly(torch.ops.aten.sin.default, negated):
-    print("status", status())
-torch._dynamo.reset()
-print("status", status())
-"""
+        with patch.object(sys, "argv", [script]):
+            runpy.run_path(script, run_name="__main__")
+    except SystemExit as ended:
+        assert isinstance(ended.code, int)
+        return ended.code
+    return 0
 
 
-def test_the_region_and_the_operation_of_a_wrong_lowering_are_named(tmp_path: Path) -> None:
+def test_the_region_and_the_operation_of_a_wrong_lowering_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with lowered_wrongly(aten.sin.default, negated):
         lines = failure(tmp_path, three_regions, leaf(6), leaf(6)).splitlines()
     start = lines.index("wrong: forward inductor_region_1 (region 'second')")
@@ -122,18 +113,15 @@ def test_the_region_and_the_operation_of_a_wrong_lowering_are_named(tmp_path: Pa
     text = Path(script).read_text(encoding="utf-8")
     assert "import pytest_fxregion" not in text
     assert "from pytest_fxregion" not in text
-    # The script runs as the last line says: with the fault it shows it, without it nothing.
-    done = subprocess.run(
-        [sys.executable, "-c", WITH_AND_WITHOUT_THE_FAULT, *command.split()[3:], script],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    said = done.stdout.splitlines()
-    assert "result 0: 6 of 6 elements differ by more than is allowed" in done.stdout, done.stderr
-    assert said[said.index("status 1") - 1] == "cuda: compiled and eager differ"
-    assert said[-2:] == ["cuda: no difference", "status 0"]
+    # With the fault the script shows it, without it nothing.
+    capsys.readouterr()
+    with lowered_wrongly(aten.sin.default, negated):
+        assert status_of(script) == 1
+    said = capsys.readouterr().out
+    assert "result 0: 6 of 6 elements differ by more than is allowed" in said
+    assert said.splitlines()[-1] == "cuda: compiled and eager differ"
+    assert status_of(script) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "cuda: no difference"
 
 
 def test_a_wrong_kernel_of_the_backward_is_found_there(tmp_path: Path) -> None:

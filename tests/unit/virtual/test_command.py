@@ -1,4 +1,4 @@
-"""What ``python -m pytest_fxregion virtual`` refuses; on_device_culprit.py has it run scripts."""
+"""``python -m pytest_fxregion virtual``: what it runs, and what it refuses."""
 
 from __future__ import annotations
 
@@ -8,6 +8,27 @@ import pytest
 
 from pytest_fxregion.__main__ import main
 from pytest_fxregion.device import virtual
+from tests.plugin.pytest_process import Project
+
+
+SCRIPT = """
+    import sys
+
+    import torch
+
+    x = torch.arange(3, device="cuda:0")
+    print(sys.argv[1:], x.device, torch.cuda.get_device_capability(), (x * 2).tolist())
+    sys.exit(3)
+    """
+
+
+def test_a_script_has_the_gpu_its_arguments_and_its_own_exit_status(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    project.write({"script.py": SCRIPT})
+    words = ("virtual", "--arch=a100", "script.py", "one", "--two")
+    done = project.run(*words, module="pytest_fxregion")
+    assert done.lines[-1] == "['one', '--two'] cuda:0 (8, 0) [0, 2, 4]"
+    assert done.code == 3
 
 
 def test_a_script_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
