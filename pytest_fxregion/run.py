@@ -126,8 +126,8 @@ class RegionRun:
 
     @property
     def worst(self) -> Difference | None:
-        """The difference with the largest relative error, once numerics were checked."""
-        return max(self.differences, key=lambda d: d.relative_error, default=None)
+        """The difference that used most of what is allowed, once numerics were checked."""
+        return max(self.differences, key=lambda d: d.of_allowed, default=None)
 
     def check_numerics(
         self, *, rtol: float | None = None, atol: float | None = None, exact: bool = False
@@ -273,7 +273,7 @@ class RegionRun:
             "gradient_accumulations": sum(
                 len(g.joint.gradient_accumulations) for g in graphs if g.joint is not None
             ),
-            "worst_error": None if worst is None else worst.relative_error,
+            "worst_of_allowed": None if worst is None else worst.of_allowed,
             "worst_name": None if worst is None else worst.name,
             "seconds": self.seconds,
             "spilling": sorted({code.kernel for code in self.machine_code if code.spills}),

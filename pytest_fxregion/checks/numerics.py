@@ -308,6 +308,7 @@ def _judge(
         error=largest,
         eager_error=eager_error,
         allowed=float(allowed[where]),
+        largest_part=_largest(torch.where(error > 0, error / allowed, 0.0)),
         scale=scale,
         ulps=largest / (epsilon * scale) if scale else 0.0,
         cosine=_cosine(regional[finite], reference[finite]),

@@ -15,7 +15,7 @@ from pytest_fxregion.color import colored_text
 from pytest_fxregion.report.region_map import region_map
 from pytest_fxregion.session import PROPERTY, SHOWN
 
-COLUMNS = ("test", "regions fw/bw", "nodes", "saved", "grad acc", "worst error", "time")
+COLUMNS = ("test", "regions fw/bw", "nodes", "saved", "grad acc", "error/allowed", "time")
 
 
 def write_summary(reporter: pytest.TerminalReporter, device: str, notes: Iterable[str]) -> None:
@@ -106,16 +106,27 @@ def row_cells(nodeid: str, figures: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the cells of a run's row, for :data:`COLUMNS`."""
     name = nodeid if figures["name"] is None else f"{nodeid} ({figures['name']})"
     graphs = f" in {figures['graphs']} graphs" if figures["graphs"] > 1 else ""
-    error = figures["worst_error"]
+    part = figures["worst_of_allowed"]
     return (
         name,
         f"{figures['regions_forward']}/{figures['regions_backward']}{graphs}",
         str(figures["nodes"]),
         bytes_text(figures["saved_bytes"]),
         str(figures["gradient_accumulations"]),
-        "not checked" if error is None else f"{error:.1e}",
+        "not checked" if part is None else part_text(float(part)),
         f"{figures['seconds']:.1f} s",
     )
+
+
+def part_text(part: float) -> str:
+    """Return how much of what is allowed an error is: ``0.12``; more than 1 is too much."""
+    if part == 0:
+        return "0"
+    if part < 0.005:
+        return "<0.01"
+    if part > 1:
+        part = max(part, 1.01)
+    return f"{part:.2f}" if part < 1000 else f"{part:.1e}"
 
 
 def bytes_text(count: int) -> str:

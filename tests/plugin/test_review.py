@@ -299,7 +299,7 @@ OUTCOMES = """\
 
     FIGURES = {
         "name": None, "graphs": 1, "regions_forward": 1, "regions_backward": 0, "nodes": 3,
-        "saved_bytes": 8, "gradient_accumulations": 0, "worst_error": float("nan"),
+        "saved_bytes": 8, "gradient_accumulations": 0, "worst_of_allowed": float("nan"),
         "worst_name": "out", "seconds": 0.5, "spilling": [],
     }
 
@@ -344,7 +344,7 @@ def test_every_outcome_is_in_the_report(project: Project, workers: tuple[str, ..
         "crashed": "failed",
     }
     assert len(tests) == 7
-    assert tests["passed"]["figures"][0]["worst_error"] == "nan"
+    assert tests["passed"]["figures"][0]["worst_of_allowed"] == "nan"
 
 
 def test_a_test_that_is_run_again_and_passes_leaves_no_candidate(project: Project) -> None:

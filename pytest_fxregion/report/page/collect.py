@@ -126,6 +126,7 @@ def _numbers(run: RegionRun) -> Iterator[dict[str, Any]]:
             "error": found.error,
             "eager_error": found.eager_error,
             "allowed": found.allowed,
+            "of_allowed": found.of_allowed,
             "ulps": found.ulps,
             "cosine": found.cosine,
             "where": list(found.where),

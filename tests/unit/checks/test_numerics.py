@@ -319,6 +319,48 @@ def test_objects_that_hold_tensors_are_refused_with_what_to_do() -> None:
     assert "register it" in text
 
 
+def test_what_is_used_of_the_allowed_is_the_largest_part_of_any_element() -> None:
+    reference = torch.tensor([1e3, 1.0], dtype=torch.float64)
+    large, small = 1e3 + 4 * 2**-14, 1.0 + 8 * 2**-23  # 0.5 of 16 roundings, of the second element
+
+    def judged(*regional: float) -> Difference:
+        eager, unmoved = reference.float(), [{"output": reference}]
+        given = torch.tensor(regional)
+        return judge(eager, given, reference, samples=lambda count: unmoved * count)
+
+    found = judged(large, small)
+    assert (found.problem, found.where, found.of_allowed) == (None, (0,), 0.5)
+    assert judged(1e3, 1.0).of_allowed == 0.0
+    wrong = judged(1e3, 1.0 + 32 * 2**-23)
+    assert wrong.problem is not None
+    assert wrong.of_allowed == 2.0
+    assert "error/allowed at most 2)" in str(wrong)
+
+
+def test_of_a_result_that_cancels_to_zero_the_part_of_the_allowed_is_one_that_can_be_judged() -> (
+    None
+):
+    zero = torch.zeros(2, dtype=torch.float64)
+    eager, regional = torch.tensor([1e-8, -1e-8]), torch.tensor([3e-8, 2e-8])
+    found = judge(eager, regional, zero)
+    assert found.problem is None
+    assert found.relative_error == found.error > 0
+    assert found.of_allowed == pytest.approx(3e-8 / 4e-8)
+
+
+def test_where_nothing_is_allowed_the_part_is_infinite() -> None:
+    ones = torch.ones(2)
+    assert judge(ones.long(), ones.long()).of_allowed == 0.0
+    for eager, regional in (
+        (ones.long(), torch.zeros(2).long()),
+        (ones, torch.ones(3)),
+        (ones, ones * torch.nan),
+    ):
+        assert judge(eager, regional).of_allowed == math.inf
+    (bits,) = compare({"y": ones}, {"y": ones + 2**-23}, None, outside={"y"})
+    assert bits.of_allowed == math.inf
+
+
 def test_the_figures_of_a_difference() -> None:
     reference = torch.tensor([2.0, 4.0], dtype=torch.float64)
     eager = torch.tensor([2.0, 4.0])

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any, cast
 
 import pytest
 
-from pytest_fxregion.report.terminal import bytes_text, not_run_for_want_of_a_gpu, summary_table
+from pytest_fxregion.report.terminal import (
+    bytes_text,
+    not_run_for_want_of_a_gpu,
+    part_text,
+    summary_table,
+)
 from pytest_fxregion.session import PROPERTY
 
 FIGURES: dict[str, Any] = {
@@ -18,7 +24,7 @@ FIGURES: dict[str, Any] = {
     "nodes": 30,
     "saved_bytes": 2048,
     "gradient_accumulations": 3,
-    "worst_error": 1.25e-7,
+    "worst_of_allowed": 0.125,
     "worst_name": "output",
     "seconds": 0.26,
     "spilling": [],
@@ -40,14 +46,31 @@ def report(
 
 
 def test_a_row_a_run_sorted_by_test_and_aligned() -> None:
-    named = {**FIGURES, "name": "more", "graphs": 2, "worst_error": None}
+    named = {**FIGURES, "name": "more", "graphs": 2, "worst_of_allowed": None}
     table = summary_table([report("b.py::test_b", FIGURES, named), report("a.py::test", FIGURES)])
     assert len({len(line) for line in table}) == 1
     assert [line.split()[0] for line in table] == ["test", "a.py::test", *["b.py::test_b"] * 2]
-    for part in ("2/1", "30", "2.0 KiB", "3", "1.2e-07", "0.3 s"):
+    for part in ("2/1", "30", "2.0 KiB", "3", "0.12", "0.3 s"):
         assert f"  {part}" in table[1]
     assert table[3].startswith("b.py::test_b (more)  2/1 in 2 graphs  ")
     assert "  not checked  " in table[3]
+
+
+@pytest.mark.parametrize(
+    ("part", "text"),
+    [
+        (0.0, "0"),
+        (1e-9, "<0.01"),
+        (0.1234, "0.12"),
+        (1.0, "1.00"),
+        (1.0001, "1.01"),
+        (12.3, "12.30"),
+        (8.25e8, "8.2e+08"),
+        (math.inf, "inf"),
+    ],
+)
+def test_the_part_of_what_is_allowed_tells_what_is_too_much(part: float, text: str) -> None:
+    assert part_text(part) == text
 
 
 def test_no_table_where_nothing_ran() -> None:

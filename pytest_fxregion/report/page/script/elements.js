@@ -61,6 +61,15 @@ const number = (value, digits = 2) => {
     : value.toExponential(digits - 1);
 };
 
+// How much of what is allowed an error is; more than 1 is too much.
+const partOf = (part) => {
+  if (typeof part !== "number") return String(part);
+  if (part === 0) return "0";
+  if (part < 0.005) return "<0.01";
+  if (part > 1 && part < 1.01) return "1.01";
+  return part < 1000 ? part.toFixed(2) : part.toExponential(1);
+};
+
 const bytes = (count) => {
   let size = count;
   for (const unit of ["B", "KiB", "MiB"]) {

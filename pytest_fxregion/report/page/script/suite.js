@@ -211,7 +211,7 @@ class Overview {
         make(
           "div",
           { class: "figure-head", "aria-hidden": "true" },
-          ["", "test", "regions", "nodes", "saved", "grad sums", "worst error"].map((text) =>
+          ["", "test", "regions", "nodes", "saved", "grad sums", "error/allowed"].map((text) =>
             make("span", {}, text),
           ),
         ),
@@ -232,7 +232,7 @@ class Overview {
   row({ test, figures }) {
     const name = figures?.name ? `${test.title} (${figures.name})` : test.title;
     const cell = (text, label) => make("span", { class: "cell", "data-label": label }, text);
-    const error = figures?.worst_error;
+    const part = figures?.worst_of_allowed;
     return make(
       "div",
       { class: "figure", title: test.nodeid },
@@ -254,8 +254,8 @@ class Overview {
             cell(bytes(figures.saved_bytes), "saved"),
             cell(String(figures.gradient_accumulations), "sums"),
             cell(
-              error === null || error === undefined ? "not checked" : number(error, 1),
-              "worst error",
+              part === null || part === undefined ? "not checked" : partOf(part),
+              "error/allowed",
             ),
           ]
         : [make("span", { class: "cell none dim" }, test.headline || test.outcome)],
