@@ -25,9 +25,9 @@ demo: $(STAMP) ## run the examples and show their graphs and checks
 	@echo "== examples: every graph, then the table of checks"
 	$(PYTEST) examples --fxregion --fxregion-show -p no:cacheprovider
 
-test: $(STAMP) ## run the whole suite
+test: $(STAMP) ## run the suite; what needs a browser is `make test-page`
 	@echo "== the suite, on two processes"
-	$(PYTEST) -n 2 --dist loadfile --fxregion --durations=10
+	$(PYTEST) -n 2 --dist loadfile --fxregion --durations=10 --ignore=tests/page
 
 browser: $(VENV)/.page-installed ## get a Chromium for the next two, if the machine has none
 	$(BIN)/python -m tests.page.browser

@@ -45,20 +45,27 @@ class Forks:
         self, words: Sequence[str], folder: Path, environment: Mapping[str, str]
     ) -> tuple[int, str]:
         """Run ``pytest …`` or ``python -m …``; return its exit status and all that it printed."""
+        with tempfile.NamedTemporaryFile() as output:
+            status = self.run_into(output.name, words, folder, environment)
+            return status, output.read().decode("utf-8", "replace")
+
+    def run_into(
+        self, output: str, words: Sequence[str], folder: Path, environment: Mapping[str, str]
+    ) -> int:
+        """Run a command that prints into ``output``, a file or a terminal; return its status."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        with tempfile.NamedTemporaryFile() as output:
-            request = {
-                "words": list(words),
-                "folder": str(folder),
-                "environment": dict(environment),
-                "output": output.name,
-            }
-            self._process.stdin.write(json.dumps(request) + "\n")
-            self._process.stdin.flush()
-            status = self._process.stdout.readline()
-            assert status, f"the process of all forks ended before {words} did"
-            return int(status), output.read().decode("utf-8", "replace")
+        request = {
+            "words": list(words),
+            "folder": str(folder),
+            "environment": dict(environment),
+            "output": output,
+        }
+        self._process.stdin.write(json.dumps(request) + "\n")
+        self._process.stdin.flush()
+        status = self._process.stdout.readline()
+        assert status, f"the process of all forks ended before {words} did"
+        return int(status)
 
     def _stop(self) -> None:
         self._process.communicate()

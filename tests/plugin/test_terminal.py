@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import pty
 import re
-import subprocess
-import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from tests.forks import forks
 from tests.plugin.pytest_process import SOURCE_TREE, Finished, Project, clean_environment, once
 
 TESTS = """\
@@ -40,26 +40,33 @@ ALONE = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "COLUMNS": "120", "TERM": "xterm
 def on_a_terminal(project: Project, *arguments: str) -> Finished:
     """Run pytest as if typed into a terminal of 120 columns; the text is all that was written."""
     ours, its = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *PLUGINS, *arguments],
-        cwd=project.folder,
-        env={**clean_environment(), "PYTHONPATH": str(SOURCE_TREE), **ALONE},
-        stdin=its,
-        stdout=its,
-        stderr=its,
-    )
-    os.close(its)
+    with ThreadPoolExecutor() as reader:
+        written = reader.submit(all_of, ours)
+        try:
+            status = forks().run_into(
+                os.ttyname(its),
+                ["python", "-m", "pytest", "-p", "no:cacheprovider", *PLUGINS, *arguments],
+                project.folder,
+                {**clean_environment(), "PYTHONPATH": str(SOURCE_TREE), **ALONE},
+            )
+        finally:
+            os.close(its)  # after which nobody writes any more
+        text = written.result().decode().replace("\r\n", "\n")
+    os.close(ours)
+    return Finished(status, text)
+
+
+def all_of(terminal: int) -> bytes:
+    """Read what is written to a terminal until nobody has it open."""
     written = bytearray()
     while True:
         try:
-            part = os.read(ours, 65536)
-        except OSError:  # how Linux says that nobody writes any more
-            break
+            part = os.read(terminal, 65536)
+        except OSError:  # how Linux says so
+            return bytes(written)
         if not part:
-            break
+            return bytes(written)
         written += part
-    os.close(ours)
-    return Finished(process.wait(), written.decode().replace("\r\n", "\n"))
 
 
 @pytest.fixture(scope="module")
