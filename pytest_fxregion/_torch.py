@@ -352,6 +352,31 @@ side_effectful_functions = _fx_node._side_effectful_functions
 global_state_switches = frozenset(_fx_node._side_effectful_need_to_be_preserved_pre_dispatch)
 
 
+def nested_region_configs(options: object, *, backward: bool) -> dict[str, object] | None:
+    """Return the configuration under which Inductor is to compile a nested region; None if not.
+
+    ``options`` are those of ``torch.compiler.nested_compile_region``, in ``custom`` under
+    ``nested_region_config`` (pytorch#167599; 2.11 to 2.15).  Raises :class:`TypeError` if they name
+    another compiler than torch's ``invoke_subgraph_inductor_compile``.
+    """
+    from torch._higher_order_ops.invoke_subgraph import (
+        NestedCompileRegionOptions,
+        invoke_subgraph_inductor_compile,
+    )
+
+    if not isinstance(options, NestedCompileRegionOptions):
+        return None
+    compiler = options.bw_compiler if backward else options.fw_compiler
+    if compiler is None:
+        return None
+    if getattr(compiler, "func", compiler) is not invoke_subgraph_inductor_compile:
+        raise TypeError(f"a compiler of its own ({compiler!r})")
+    patches = getattr(compiler, "keywords", {}).get("inductor_config_patches") or {}
+    # What 2.11 to 2.13 ask for where nothing is asked for, and `standalone_compile` sets anyway.
+    default = ("triton.autotune_at_compile_time", True)
+    return {key: value for key, value in patches.items() if (key, value) != default}
+
+
 def schema_of(operator: OpOverload) -> Any:
     """Return an operator's schema: what its arguments are, which alias and which are written."""
     return operator._schema

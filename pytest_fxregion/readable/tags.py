@@ -9,11 +9,13 @@ from typing import Any
 
 from torch import fx
 
+from pytest_fxregion._torch import nested_region_configs
 from pytest_fxregion.readable.counters import COUNTED_ANNOTATIONS, Counters
 from pytest_fxregion.readable.source import SourceLines
 from pytest_fxregion.readable.values import sorted_items, stable_text
 
 REGION_KEY = "compile_with_inductor"
+NESTED_KEY = "nested_region_config"
 
 _PLAIN_KEY = re.compile(r"[\w.\-]+")
 
@@ -42,7 +44,7 @@ class Tags:
         """Return the tags of ``node`` in a fixed order, one line each, without comment marks."""
         meta = node.meta
         custom = meta.get("custom")
-        lines = [] if custom is None else self._annotation_lines(custom)
+        lines = [] if custom is None else self._annotation_lines(custom, _is_backward(node))
         checkpoint = self._checkpoint_line(meta.get("ac_graph_id"), meta.get("recompute"))
         if checkpoint is not None:
             lines.append(checkpoint)
@@ -53,13 +55,14 @@ class Tags:
                 lines.append(self._sources.without_root(_line(key, meta[key])))
         return lines
 
-    def _annotation_lines(self, custom: object) -> list[str]:
+    def _annotation_lines(self, custom: object, is_backward: bool) -> list[str]:
         if not isinstance(custom, Mapping):
             lines = [f"custom: {stable_text(custom)}"]
         else:
-            lines = _region_lines(custom[REGION_KEY]) if REGION_KEY in custom else []
+            nested = _nested_lines(custom.get(NESTED_KEY), is_backward)
+            lines = _region_lines(custom[REGION_KEY]) if REGION_KEY in custom else nested
             for key, value in sorted_items(custom):
-                if key == REGION_KEY:
+                if key == REGION_KEY or (key == NESTED_KEY and nested):
                     continue
                 if key in COUNTED_ANNOTATIONS and type(value) is int:
                     value = self._counters.number(key, value)
@@ -72,6 +75,24 @@ class Tags:
             return None if recompute is None else f"recompute: {policy}"
         number = self._counters.number("ac_graph_id", stable_text(ac_graph_id))
         return f"ac_graph_id: {number}" + ("" if recompute is None else f" - {policy}")
+
+
+def _is_backward(node: fx.Node) -> bool:
+    return node.meta.get("partitioner_tag") == "is_backward"
+
+
+def _nested_lines(options: object, is_backward: bool) -> list[str]:
+    """Write the options of a nested region; nothing if they do not ask for Inductor.
+
+    Decompositions and the partitioner have done their work: the graph shows it.
+    """
+    try:
+        configs = nested_region_configs(options, backward=is_backward)
+    except TypeError:  # another compiler
+        return []
+    if configs is None:
+        return []
+    return ["region: nested", *([f"inductor_configs: {stable_text(configs)}"] if configs else [])]
 
 
 def _region_lines(region: object) -> list[str]:

@@ -3,6 +3,9 @@
 An annotation is ``node.meta["custom"]["compile_with_inductor"]``.  A mapping may hold
 ``inductor_region`` (an id) and ``inductor_configs`` (patched around the compile); ``None`` and
 ``False`` mean *not this one*; anything else is the default region.
+
+Where it says nothing, a call of ``torch.compiler.nested_compile_region(options=...)`` whose options
+ask for Inductor is a region of its own.
 """
 
 from __future__ import annotations
@@ -12,15 +15,24 @@ import re
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+import torch
 from torch.fx import Node
 
-from pytest_fxregion._torch import inductor_config_keys, inductor_config_type
+from pytest_fxregion._torch import (
+    inductor_config_keys,
+    inductor_config_type,
+    nested_region_configs,
+)
 from pytest_fxregion.errors import AnnotationError
 
 ANNOTATION_KEY = "compile_with_inductor"
 REGION_KEY = "inductor_region"
 CONFIGS_KEY = "inductor_configs"
 DEFAULT_LABEL = "default"
+
+# Where torch keeps the options of a nested region, beside the annotations of its call.
+NESTED_KEY = "nested_region_config"
+NESTED_LABEL = "nested"
 
 _FRAME = re.compile(r'File "([^"\n]+)", line (\d+)')
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
@@ -58,8 +70,10 @@ class AnnotationReader:
         """
         meta = node.meta
         custom = meta.get("custom")
-        if not custom or not isinstance(custom, Mapping) or ANNOTATION_KEY not in custom:
+        if not custom or not isinstance(custom, Mapping):
             return None
+        if ANNOTATION_KEY not in custom:
+            return self._nested(custom[NESTED_KEY], node) if NESTED_KEY in custom else None
         if node.op in ("placeholder", "output") or meta.get("is_gradient_acc"):
             return None
         value = custom[ANNOTATION_KEY]
@@ -73,6 +87,29 @@ class AnnotationReader:
             self._alive.append(value)  # so that no other mapping gets its id
         return self._read[id(value)]
 
+    def _nested(self, options: object, node: Node) -> Annotation | None:
+        """Each call is a region by itself: two of one function share what is compiled."""
+        if node.target is not torch.ops.higher_order.invoke_subgraph:
+            return None  # the body and the results carry the options, too
+        where = source_of(node) or node.name
+        is_backward = node.meta.get("partitioner_tag") == "is_backward"
+        try:
+            configs = nested_region_configs(options, backward=is_backward)
+        except TypeError as error:
+            raise AnnotationError(
+                f"{where}: the options of nested_compile_region name {error}; regions are compiled "
+                "with Inductor: use get_invoke_subgraph_compile_options, or none"
+            ) from error
+        if configs is None:
+            return None
+        configs = checked_configs(configs, where)
+        configs_key = self._configs_key(configs)
+        key = (NESTED_LABEL, node.name, configs_key)
+        return Annotation(key, NESTED_LABEL, configs, configs_key)
+
+    def _configs_key(self, configs: Mapping[str, object]) -> frozenset[Hashable]:
+        return frozenset((k, self.key_of(item)) for k, item in configs.items())
+
     def _mapping(self, value: Mapping[object, object], node: Node) -> Annotation:
         for name in value:
             if name in (REGION_KEY, CONFIGS_KEY) or not isinstance(name, str):
@@ -84,9 +121,7 @@ class AnnotationReader:
                     f"did you mean {near[0]!r}?"
                 )
         configs = checked_configs(value.get(CONFIGS_KEY), source_of(node) or node.name)
-        config_key = _NO_CONFIGS
-        if configs:
-            config_key = frozenset((k, self.key_of(item)) for k, item in configs.items())
+        config_key = self._configs_key(configs)
         key: Hashable = (DEFAULT_LABEL, config_key)
         if REGION_KEY in value:
             key = ("id", self.key_of(value[REGION_KEY]), config_key)

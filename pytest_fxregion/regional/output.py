@@ -17,7 +17,7 @@ from torch import fx
 from pytest_fxregion._torch import BypassAOTAutogradCache, OutputCode
 from pytest_fxregion._torch_artifacts import compiler_stamp, dumped_module, loaded_module
 
-from .annotation import ANNOTATION_KEY
+from .annotation import ANNOTATION_KEY, NESTED_KEY
 from .serialize import callable_again, serializable
 from .stored import text_of
 
@@ -84,6 +84,8 @@ def annotations_in_key(graph: fx.GraphModule) -> None:
                 custom = node.meta.get("custom")
                 if custom and ANNOTATION_KEY in custom:
                     found.append((prefix, i, custom[ANNOTATION_KEY]))
+                elif custom and NESTED_KEY in custom:
+                    found.append((prefix, i, custom[NESTED_KEY]))  # an object: not kept
     try:
         text = text_of(tuple(found))
     except TypeError:

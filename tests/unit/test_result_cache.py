@@ -11,6 +11,7 @@ import pytest
 import torch
 import torch._functorch.config
 from torch import fx
+from torch._higher_order_ops.invoke_subgraph import NestedCompileRegionOptions
 from torch.fx.traceback import annotate
 
 import pytest_fxregion.backend
@@ -85,9 +86,9 @@ def test_capture_sees_the_compilers_run(folder: Path) -> None:
 
 
 def test_annotation_that_no_key_can_tell_is_never_equal() -> None:
-    def key(value: object) -> object:
+    def key(value: object, name: str = "compile_with_inductor") -> object:
         gm = fx.symbolic_trace(torch.nn.Identity())
-        next(iter(gm.graph.nodes)).meta["custom"] = {"compile_with_inductor": value}
+        next(iter(gm.graph.nodes)).meta["custom"] = {name: value}
         annotations_in_key(gm)
         return gm.fxregion_annotations
 
@@ -95,6 +96,8 @@ def test_annotation_that_no_key_can_tell_is_never_equal() -> None:
     assert key({"inductor_region": 1}) != key({"inductor_region": True})
     value = {"inductor_region": object()}
     assert key(value) != key(value)
+    options = NestedCompileRegionOptions()  # of nested_compile_region: makes a region, too
+    assert key(options, "nested_region_config") != key(options, "nested_region_config")
 
 
 SECOND = """
