@@ -108,13 +108,20 @@ def _users_frame(frame: FrameType | None) -> FrameType | None:
 
 
 def _lines_of(region: Region) -> Iterator[Line]:
+    """Lines of which something was compiled, or that call such lines.
+
+    Beside a custom ``Function``'s forward, eager runs operations in the line that applies it: it
+    detaches what is saved, and gives views of inputs that are returned.
+    """
     for module in region.body.modules():
         if isinstance(module, fx.GraphModule):
             for node in module.graph.nodes:
                 frames = _FRAME.findall(str(node.meta.get("stack_trace", "")))
-                own = [(f, int(n)) for f, n in frames if not f.startswith(_NOT_THE_USERS)]
-                if own:
-                    yield own[-1]
+                yield from (
+                    (file, int(line))
+                    for file, line in frames
+                    if not file.startswith(_NOT_THE_USERS)
+                )
 
 
 def _shown(file: str, root: Path) -> str:

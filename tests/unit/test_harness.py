@@ -502,6 +502,32 @@ def test_why_a_graph_breaks_is_said_whatever_broke_another_before() -> None:
         harness()(other, torch.ones(2))
 
 
+class Saved(torch.autograd.Function):
+    """Saves its result: in eager, the line that applies it runs an operation, to detach it."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        twice = x + x
+        ctx.save_for_backward(twice)
+        return twice
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        return ctx.saved_tensors[0] * gradient
+
+
+def test_a_line_that_applies_a_custom_function_is_compiled_where_its_forward_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def function(x: Tensor) -> Tensor:
+        with annotate({"compile_with_inductor": 0}):
+            y: Tensor = Saved.apply(x)  # type: ignore[no-untyped-call]
+        return y.cos()
+
+    monkeypatch.setattr(torch._inductor, "standalone_compile", lambda body, *_, **__: body)
+    harness(strict=True)(function, torch.ones(2, requires_grad=True))
+
+
 def test_code_that_is_excluded_on_purpose_is_not() -> None:
     def function(x: Tensor) -> Tensor:
         with annotate({"compile_with_inductor": None}):
