@@ -86,6 +86,8 @@ def _nested_lines(options: object, is_backward: bool) -> list[str]:
 
     Decompositions and the partitioner have done their work: the graph shows it.
     """
+    if options is None:
+        return []
     try:
         configs = nested_region_configs(options, backward=is_backward)
     except TypeError:  # another compiler
