@@ -10,7 +10,6 @@ from pytest_fxregion.__main__ import main
 from pytest_fxregion.device import virtual
 from tests.plugin.pytest_process import Project
 
-
 SCRIPT = """
     import sys
 
