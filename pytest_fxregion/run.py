@@ -16,6 +16,7 @@ from pytest_fxregion.capture.record import Compilation, CompiledGraph, GraphReco
 from pytest_fxregion.checks import memory, numerics
 from pytest_fxregion.checks.culprit import IsWrong
 from pytest_fxregion.checks.difference import Difference
+from pytest_fxregion.checks.gradient_accumulation import tagged_nodes
 from pytest_fxregion.checks.outside import unrepeatable
 from pytest_fxregion.checks.traced_accumulations import Tracked, wrong_sums
 from pytest_fxregion.errors import CheckError, FxRegionError
@@ -271,7 +272,7 @@ class RegionRun:
             "merged_nodes": sum(r.merged for g in graphs for r in g.stages()),
             "saved_bytes": sum(r.saved_bytes for g in graphs for r in g.stages()),
             "gradient_accumulations": sum(
-                len(g.joint.gradient_accumulations) for g in graphs if g.joint is not None
+                len(tagged_nodes(g.joint.graph)) for g in graphs if g.joint is not None
             ),
             "worst_of_allowed": None if worst is None else worst.of_allowed,
             "worst_name": None if worst is None else worst.name,

@@ -293,6 +293,12 @@ def test_the_figures_of_a_run_are_plain_values() -> None:
         assert after[name] == value
 
 
+def test_sums_in_the_body_of_a_nested_region_count_for_each_call() -> None:
+    layer = torch.compiler.nested_compile_region(waves)
+    run = harness()(lambda x: layer(layer(x)), torch.ones(3, requires_grad=True))
+    assert run.summary()["gradient_accumulations"] == 2
+
+
 def test_a_runs_report_shows_graphs_numbers_and_sums() -> None:
     fxregion = harness()
     run = fxregion(waves, fxregion.randn(3, requires_grad=True))
