@@ -19,6 +19,7 @@ from pytest_fxregion._torch import (
     is_result_cached,
     without_node_metadata,
 )
+from pytest_fxregion.errors import RegionError
 
 from .annotation import Annotation, AnnotationReader, sources_of
 from .compile import PieceCompiler
@@ -117,6 +118,8 @@ class _Compilation:
             annotations = self._annotations[id(gm)]
             planned = plan(nodes, annotations)
             pieces = scoop(gm, nodes, planned.pieces, values)
+        if not inputs and not inner:
+            _refuse_unknown(pieces)
         in_backward = is_backward(nodes)
         with PieceCompiler() as compiler:
             calls = [
@@ -205,6 +208,19 @@ def _collector_paused() -> Iterator[None]:
     finally:
         if running:
             gc.enable()
+
+
+def _refuse_unknown(pieces: Sequence[Piece]) -> None:
+    """Refuse a piece that takes an input of which nothing is known, not its shape either."""
+    for piece in pieces:
+        for node in piece.operands:
+            if node.op == "placeholder" and "val" not in node.meta:
+                where = ", ".join(sources_of(piece.nodes)) or piece.nodes[0].name
+                raise RegionError(
+                    f"the region at {where} takes {node.name!r}, of which "
+                    "the graph holds no value (meta['val']): hand example inputs over, as in "
+                    "regional_inductor(gm, *inputs)"
+                )
 
 
 def _flat(example_inputs: Sequence[object]) -> Sequence[object]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
+import pytest
 import torch
 from torch.fx.traceback import annotate as annotated
 from torch.fx.traceback import preserve_node_meta
 
+from pytest_fxregion import RegionError
 from pytest_fxregion.regional import regional_inductor
 from tests.unit.regional.annotated_graphs import Compiles
 
@@ -56,3 +58,16 @@ def test_exported_program(compiles: Compiles) -> None:
     with torch.no_grad():
         torch.testing.assert_close(compiled(x), model(x))
     assert len(compiles.bodies) == 1
+
+
+def test_a_graph_that_was_only_written_down_needs_example_inputs(compiles: Compiles) -> None:
+    def written(x: Any) -> Any:
+        return torch.sin(x) * 2
+
+    graph = torch.fx.symbolic_trace(written)
+    for node in graph.graph.nodes:
+        node.meta["custom"] = {"compile_with_inductor": True}
+    with pytest.raises(RegionError, match=r"region at sin takes 'x'.*\(gm, \*inputs\)"):
+        regional_inductor(graph)
+    x = torch.linspace(0, 1, 3)
+    torch.testing.assert_close(regional_inductor(graph, x)(x), written(x))
