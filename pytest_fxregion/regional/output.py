@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 from torch import fx
 
@@ -52,13 +52,12 @@ class RegionalOutput(OutputCode):
 
     def _ready(self) -> fx.GraphModule:
         if self._graph_module is None:
-            raise RuntimeError("a result from AOTAutograd's cache runs after post_compile()")
+            self._graph_module = callable_again(loaded_module(self._data))
         return self._graph_module
 
     def post_compile(self, *_: Any) -> None:
         """Make the graph of a saved result; nothing is compiled."""
-        if self._graph_module is None:
-            self._graph_module = callable_again(loaded_module(self._data))
+        self._ready()
 
     def set_triton_bundle(self, triton_bundle: Any) -> None:
         """Do nothing: the pieces hold their kernels."""
@@ -67,8 +66,21 @@ class RegionalOutput(OutputCode):
         """Put the graph into a form that can be pickled, or refuse: AOTAutograd goes on unsaved."""
         if not self._is_saved:
             raise BypassAOTAutogradCache("regional graphs: the key does not hold annotations")
-        self._data = dumped_module(serializable(self._ready()))
-        self._graph_module = None
+        vars(self).update(self.__getstate__())
+
+    def __copy__(self) -> Self:
+        """Copy without pickling, as AOTAutograd does before it asks for a form to be saved."""
+        copied = type(self).__new__(type(self))
+        vars(copied).update(vars(self))
+        return copied
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is pickled; who pickles a result by hand knows what it was compiled from."""
+        state = dict(vars(self))
+        if self._graph_module is not None:
+            written = dumped_module(serializable(self._graph_module))
+            state |= {"_data": written, "_graph_module": None}
+        return state
 
 
 def annotations_in_key(graph: fx.GraphModule) -> None:

@@ -237,6 +237,19 @@ def test_pickled_graph_runs_without_compiling(monkeypatch: pytest.MonkeyPatch) -
         torch.testing.assert_close(loaded([X, Y]), (X * Y + 1).cos())
 
 
+def test_what_stands_for_a_graph_in_a_cache_may_be_pickled(monkeypatch: pytest.MonkeyPatch) -> None:
+    marks = {"mul": region(0), "add": region(0)}
+    gm = traced(lambda x, y: (x * y + 1).cos(), X, Y, marks=marks)
+    with torch._functorch.config.patch(force_autograd_cache=True):
+        result = regional_inductor(gm, X, Y)
+    data = GraphPickler.dumps(result)
+    monkeypatch.setattr(torch._inductor, "standalone_compile", None)
+    loaded: Any = GraphPickler.loads(data, next(iter(gm.graph.nodes)).meta["val"].fake_mode)
+    for compiled in (result, loaded):
+        with torch.no_grad():
+            torch.testing.assert_close(compiled([X, Y]), (X * Y + 1).cos())
+
+
 def test_pickled_regions_of_an_operators_body_run_without_compiling(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
