@@ -115,4 +115,4 @@ def test_another_process_finds_the_saved_result(folder: Path) -> None:
     other = Project(folder.parent)
     other.write({"second.py": SECOND})
     done = other.run(str(folder), repr(first), module="second")
-    assert done.text.strip() == "True"
+    assert done.text.splitlines()[-1] == "True"  # torch may say more before
