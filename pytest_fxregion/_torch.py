@@ -149,13 +149,38 @@ def is_stream_of_dynamo(number: object) -> bool:
 
 # Nested containers, as torch.compile itself flattens arguments and results.
 # Base of modes that see every operation that reaches the dispatcher.
+from torch.utils import _pytree
 from torch.utils._python_dispatch import TorchDispatchMode as DispatchMode
 
 # Whether a value is of a tensor subclass that says which tensors it is made of.
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
-from torch.utils._pytree import keystr as key_text
-from torch.utils._pytree import tree_flatten_with_path as tree_flatten_with_path
 from torch.utils._pytree import tree_leaves, tree_map
+
+
+def parts_of(value: object) -> tuple[list[Any], Callable[[list[Any]], Any]] | None:
+    """Return what is in a container that pytree knows, and what makes one of others.
+
+    One level of it, where ``tree_map`` and its like call themselves for the next; None for a leaf.
+    ``SUPPORTED_NODES``, ``_get_node_type`` (of a named tuple its kind): 2.11 to 2.15.
+    """
+    node = _pytree.SUPPORTED_NODES.get(_pytree._get_node_type(value))
+    if node is None:
+        return None
+    parts, context = node.flatten_fn(value)
+    return list(parts), lambda others: node.unflatten_fn(others, context)
+
+
+def named_parts_of(value: object) -> list[tuple[str, Any]] | None:
+    """Return what is in a container that pytree knows, by ``.name`` or ``[key]``; None for a leaf.
+
+    A class may be registered without names; then they are numbers.
+    """
+    node = _pytree.SUPPORTED_NODES.get(_pytree._get_node_type(value))
+    if node is None:
+        return None
+    if node.flatten_with_keys_fn is None:
+        return [(f"[{number}]", part) for number, part in enumerate(node.flatten_fn(value)[0])]
+    return [(str(key), part) for key, part in node.flatten_with_keys_fn(value)[0]]
 
 
 def is_wrapper_subclass(value: object) -> typing.TypeGuard[Any]:
@@ -252,9 +277,9 @@ def is_compiled(function: object) -> bool:
     """
     from torch._dynamo.eval_frame import OptimizedModule
 
-    if isinstance(function, OptimizedModule):
+    if issubclass(type(function), OptimizedModule):  # a proxy may say that it is of any class
         return True
-    is_wrapper = isinstance(function, types.FunctionType | types.MethodType)
+    is_wrapper = type(function) in (types.FunctionType, types.MethodType)
     is_wrapper = is_wrapper and hasattr(function, "_torchdynamo_orig_callable")
     return is_wrapper and not getattr(function, "_torchdynamo_disable", False)
 

@@ -20,7 +20,8 @@ from torch import nn
 from torch.optim import Optimizer
 
 from pytest_fxregion._torch import hooks_of, is_compiled, post_accumulate_hooks_of
-from pytest_fxregion.containers import flatten_with_names, is_users_own, mapped
+from pytest_fxregion.containers import flatten_with_names, mapped
+from pytest_fxregion.objects import is_a, is_users_own
 
 T = TypeVar("T")
 
@@ -72,7 +73,7 @@ class Call:
         found = {**brought_along(self.function), **self.argument_names()}
         unique: dict[int, tuple[str, T]] = {}
         for name, leaf in flatten_with_names(found, plain=False):
-            if isinstance(leaf, kind):
+            if is_a(leaf, kind):
                 unique.setdefault(id(leaf), (name, leaf))
         return dict(unique.values())
 
@@ -82,7 +83,7 @@ class Call:
         The parameters of optimizers are among them, unless they have another name already.
         """
         found = flatten_with_names(brought_along(self.function), plain=False)
-        tensors = {name: leaf for name, leaf in found if isinstance(leaf, torch.Tensor)}
+        tensors = {name: leaf for name, leaf in found if is_a(leaf, torch.Tensor)}
         arguments = [v for _, v in flatten_with_names(self.argument_names(), plain=False)]
         parameters = [parameter for _, parameter in named_parameters(self.modules())]
         known = {id(t) for t in (*tensors.values(), *arguments, *parameters)}
@@ -111,19 +112,19 @@ class _Widening:
         self._others: dict[int, Any] = {}
 
     def __call__(self, leaf: Any) -> Any:
-        if isinstance(leaf, nn.Module):
+        if is_a(leaf, nn.Module):
             return self._module(leaf)
-        if isinstance(leaf, Optimizer):
+        if is_a(leaf, Optimizer):
             return self._optimizer(leaf)
-        if isinstance(leaf, MethodType):
+        if is_a(leaf, MethodType):
             home = self.tree(leaf.__self__)
             return leaf if home is leaf.__self__ else getattr(home, leaf.__name__)
-        if isinstance(leaf, partial):
+        if is_a(leaf, partial):
             args, kwargs = self.tree((leaf.args, leaf.keywords))
             return partial(self.tree(leaf.func), *args, **kwargs)
-        if isinstance(leaf, torch.Tensor):
+        if is_a(leaf, torch.Tensor):
             return self._tensor(leaf)
-        if isinstance(leaf, FunctionType) and leaf.__closure__:
+        if is_a(leaf, FunctionType) and leaf.__closure__:
             return self._others.get(id(leaf)) or self._closure(leaf)
         return leaf
 
@@ -189,7 +190,7 @@ def brought_along(function: Any) -> dict[str, Any]:
         for name, value in _bound_names(current).items():
             if found.setdefault(name, value) is not value:
                 found[f"{current.__name__}.{name}"] = value
-            if isinstance(value, FunctionType) and value.__module__ == home.__module__:
+            if is_a(value, FunctionType) and value.__module__ == home.__module__:
                 pending.append(value)
     return found
 
@@ -238,7 +239,7 @@ def named_leaves(call: Call) -> dict[int, str]:
     arguments = flatten_with_names(call.argument_names(), plain=False)
     brought = call.brought_tensors().items()
     for name, value in (*arguments, *named_parameters(call.modules()), *brought):
-        if isinstance(value, torch.Tensor):
+        if is_a(value, torch.Tensor):
             names.setdefault(id(value), name)
     return names
 

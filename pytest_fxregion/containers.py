@@ -5,87 +5,73 @@ Comes in: any value.  Goes out: what it holds, by names such as ``xs[0]``, ``cfg
 
 Lists, tuples, dictionaries and what is registered with ``torch.utils._pytree`` are containers, as
 they are to ``torch.compile``.  So is an object of a class of the user's own that holds a tensor, in
-an attribute or deeper: a data class, a cache of keys and values, a trainer that can be called.
+an attribute or deeper: a data class, a cache of keys and values, a trainer that can be called; and
+the lists and dictionaries of such classes.  Values may hold themselves, and lie as deep as they
+like: no walk here calls itself.
 """
 
 from __future__ import annotations
 
-import copy
-import enum
-import operator
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from types import ModuleType, SimpleNamespace
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import nn
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LRScheduler
 
-from pytest_fxregion._torch import (
-    key_text,
-    tree_flatten_with_path,
-    tree_leaves,
-    tree_map,
+from pytest_fxregion._torch import named_parts_of, parts_of
+from pytest_fxregion.objects import (
+    PLAIN,
+    attributes_of,
+    copy_of,
+    entries_of,
+    is_a,
+    is_namespace,
+    is_users_own,
+    set_attribute,
+    set_entries,
 )
 
-# Never objects of the user's own that hold tensors.
-_OTHERS = (torch.Tensor, nn.Module, Optimizer, ModuleType, type, enum.Enum, BaseException)
-_PLAIN = frozenset((int, float, complex, bool, str, bytes, type(None)))
-_NOT_THE_USERS = frozenset(("torch", "triton", "pytest_fxregion", "pytest", "_pytest", "pluggy"))
+_TABLES = (dict, OrderedDict, defaultdict)
 
 
 def flatten_with_names(tree: Mapping[str, Any], *, plain: bool = True) -> list[tuple[str, Any]]:
     """Return the leaves of each entry, named by entry and path.
 
-    An object is looked into where it comes first; elsewhere it is left out.  Without ``plain``
-    numbers and texts are left out: a vocabulary has a hundred thousand of them.
+    An object is looked into where it comes first; elsewhere it is left out.  So is a list that
+    holds itself.  Without ``plain`` numbers and texts are left out: a vocabulary has a hundred
+    thousand of them.
     """
-    walk = _Walk(plain)
-    return [leaf for name, value in tree.items() for leaf in walk.named(name, value)]
-
-
-class _Walk:
-    def __init__(self, plain: bool) -> None:
-        self._plain = plain
-        self._seen = set[int]()  # objects
-        self._inside = set[int]()  # lists and the like on the way here: they may hold themselves
-
-    def named(self, name: str, value: Any) -> Iterator[tuple[str, Any]]:
-        kind = type(value)
-        if kind in _PLAIN:
-            if self._plain:
-                yield name, value
-        elif kind is list or kind is tuple:
-            yield from self._held(name, value, value, enumerate(value))
-        elif kind is dict:
-            yield from self._held(name, value, value.values(), value.items())
+    holding = what_holds_tensors(tree.values())
+    found: list[tuple[str, Any]] = []
+    once = dict[int, Any]()  # what is looked into once, and was
+    inside = set[int]()  # lists and the like on the way here
+    path: list[str] = []
+    ways: list[tuple[Any, Iterator[tuple[str, Any]]]] = [(None, iter(tree.items()))]
+    while ways:
+        here, entries = ways[-1]
+        for key, value in entries:
+            if id(value) in inside:
+                once[id(value)] = value
+                continue
+            if id(value) in once or (not plain and type(value) in PLAIN):
+                continue
+            inner = _named(value, plain, holding)
+            if inner is None:
+                found.append((_joined(path, key), value))
+                continue
+            if _is_object(value):
+                once[id(value)] = value
+            inside.add(id(value))
+            path.append(key)
+            ways.append((value, inner))
+            break
         else:
-            for path, leaf in tree_flatten_with_path(value)[0]:
-                yield from self._leaf(name + key_text(path), leaf)
-
-    def _held(
-        self, name: str, value: Any, values: Iterable[Any], entries: Iterable[tuple[Any, Any]]
-    ) -> Iterator[tuple[str, Any]]:
-        if id(value) in self._inside:
-            return
-        if not self._plain and _PLAIN.issuperset(map(type, values)):
-            return
-        self._inside.add(id(value))
-        for key, each in entries:
-            yield from self.named(f"{name}[{key!r}]", each)
-        self._inside.remove(id(value))
-
-    def _leaf(self, name: str, leaf: Any) -> Iterator[tuple[str, Any]]:
-        held = attributes(leaf)
-        if not held:
-            if self._plain or type(leaf) not in _PLAIN:
-                yield name, leaf
-        elif id(leaf) not in self._seen:
-            self._seen.add(id(leaf))
-            for key, inner in held.items():
-                yield from self.named(f"{name}.{key}" if name else key, inner)
+            inside.discard(id(here))
+            del path[-1:]
+            ways.pop()
+    return found
 
 
 def flat(tree: Any) -> list[Any]:
@@ -93,72 +79,186 @@ def flat(tree: Any) -> list[Any]:
     return [leaf for _, leaf in flatten_with_names({"": tree}, plain=False)]
 
 
+def _joined(path: Sequence[str], key: str) -> str:
+    name = "".join(path) + key
+    return name[1:] if path[:1] == [""] and name[:1] == "." else name
+
+
+def _is_object(value: object) -> bool:
+    """Whether it is one of the user's own that pytree does not know."""
+    return is_users_own(value) and parts_of(value) is None
+
+
+def _named(value: Any, plain: bool, holding: set[int]) -> Iterator[tuple[str, Any]] | None:
+    """Return what a value holds, by ``.name`` or ``[key]``; None if it is a leaf."""
+    kind = type(value)
+    if kind in PLAIN:
+        return None
+    if kind is list or kind is tuple:
+        return iter(()) if _is_boring(value, plain) else _numbered(value)
+    if kind in _TABLES:
+        return iter(()) if _is_boring(value.values(), plain) else _keyed(value)
+    parts = named_parts_of(value)
+    if parts is not None:
+        return iter(parts)
+    return _of_object(value) if id(value) in holding and is_users_own(value) else None
+
+
+def _is_boring(values: Iterable[Any], plain: bool) -> bool:
+    return not plain and PLAIN.issuperset(map(type, values))
+
+
+def _numbered(values: Iterable[Any]) -> Iterator[tuple[str, Any]]:
+    return ((f"[{i}]", each) for i, each in enumerate(list(values)))
+
+
+def _keyed(table: dict[Any, Any]) -> Iterator[tuple[str, Any]]:
+    return ((f"[{_text(key)}]", each) for key, each in entries_of(table))
+
+
+def _text(key: object) -> str:
+    try:
+        return repr(key)
+    except Exception:  # of the user's own
+        return f"a {type(key).__name__}"
+
+
+def _of_object(value: Any) -> Iterator[tuple[str, Any]]:
+    """Its attributes, and its entries if its class is a list's or a dictionary's."""
+    for key, each in attributes_of(value).items():
+        yield f".{key}", each
+    if is_a(value, dict):
+        yield from _keyed(value)
+    elif is_a(value, list):
+        yield from _numbered(list.__iter__(value))
+
+
 def mapped(function: Callable[[Any], Any], tree: Any, known: dict[int, Any] | None = None) -> Any:
     """Return the tree with ``function`` of each leaf in its place; objects are copied, each once.
 
     ``known`` remembers the copies, by the identity of the original, from one call to the next.
     """
-    copies: dict[int, Any] = {} if known is None else known
+    return _Copying(function, {} if known is None else known, what_holds_tensors([tree])).of(tree)
 
-    def one(leaf: Any) -> Any:
-        if id(leaf) in copies:
-            return copies[id(leaf)]
-        held = attributes(leaf)
-        if not held:
-            return function(leaf)
-        made = copies[id(leaf)] = copy.copy(leaf)
-        for key, value in held.items():
-            _set(made, key, tree_map(one, value))
+
+class _Copying:
+    """Makes the copy of one tree."""
+
+    def __init__(
+        self, function: Callable[[Any], Any], objects: dict[int, Any], holding: set[int]
+    ) -> None:
+        self._function = function
+        self._objects = objects
+        self._holding = holding
+        self._containers: dict[int, Any] = {}
+        # What is made and not filled yet: it may hold itself.
+        self._empty: list[tuple[Any, Any]] = []
+
+    def of(self, tree: Any) -> Any:
+        made = self._made(tree)
+        while self._empty:
+            self._fill(*self._empty.pop())
         return made
 
-    return tree_map(one, tree)
+    def _fill(self, original: Any, made: Any) -> None:
+        if is_users_own(original):
+            for key, each in attributes_of(original).items():
+                set_attribute(made, key, self._made(each))
+        if is_a(original, dict):
+            set_entries(made, [(key, self._made(each)) for key, each in entries_of(original)])
+        elif is_a(original, list):
+            list.__setitem__(made, slice(None), list(map(self._made, list.__iter__(original))))
+        elif is_a(original, deque):
+            made.extend(map(self._made, list(original)))
+
+    def _made(self, value: Any) -> Any:
+        """Return the copy of a value, which may have to be filled."""
+        if type(value) in PLAIN:
+            return value
+        ways, result = [self._steps(value)], None
+        while ways:
+            try:
+                wanted = ways[-1].send(result)
+            except StopIteration as end:
+                ways.pop()
+                result = end.value
+            else:
+                ways.append(self._steps(wanted))
+                result = None
+        return result
+
+    def _steps(self, value: Any) -> Generator[Any, Any, Any]:
+        """Yield what has to be made before, and return the copy."""
+        kind = type(value)
+        for copies in (self._objects, self._containers):
+            if id(value) in copies:
+                return copies[id(value)]
+        if kind is list or kind in _TABLES:
+            return self._begun(self._containers, value, copy_of(value))
+        if kind is deque:
+            return self._begun(self._containers, value, deque(maxlen=value.maxlen))
+        parts = parts_of(value)
+        if parts is None:
+            if id(value) in self._holding and is_users_own(value):
+                return self._begun(self._objects, value, copy_of(value))
+            return self._function(value)
+        self._containers[id(value)] = value  # what is registered and holds itself stays there
+        leaves, together = parts
+        inner = []
+        for leaf in leaves:
+            inner.append(leaf if type(leaf) in PLAIN else (yield leaf))
+        made = self._containers[id(value)] = together(inner)
+        return made
+
+    def _begun(self, copies: dict[int, Any], value: Any, made: Any) -> Any:
+        copies[id(value)] = made
+        if made is not value:
+            self._empty.append((value, made))
+        return made
 
 
-def holders(tree: Any) -> list[Any]:
-    """Return the lists, dictionaries and objects that can be made to hold others, each once.
+def what_holds_tensors(values: Iterable[Any]) -> set[int]:
+    """Return the identities of all that is, or holds in any depth, a tensor.
 
-    Objects whether they hold a tensor by now or not: a cache may be empty.
+    A module or an optimizer counts as one.
     """
-    found: dict[int, Any] = {}
-    pending = [tree]
+    holders: dict[int, list[int]] = {}
+    known: list[Any] = []  # what is registered may make what it holds as it is asked
+    tensors: list[int] = []
+    pending = [(value, 0) for value in values if type(value) not in PLAIN]
     while pending:
-        value = pending.pop()
-        if id(value) in found:
+        value, holder = pending.pop()
+        if id(value) in holders:
+            holders[id(value)].append(holder)
             continue
-        if isinstance(value, list | tuple):
-            pending += value
-        elif isinstance(value, dict):
-            pending += value.values()
-        elif is_users_own(value):
-            pending += _held(value).values()
-        else:
+        holders[id(value)] = [holder]
+        known.append(value)
+        if issubclass(type(value), torch.Tensor | nn.Module | Optimizer):
+            tensors.append(id(value))
             continue
-        if not isinstance(value, tuple):
-            found[id(value)] = value
-    return list(found.values())
+        for inner in values_in(value):
+            if type(inner) not in PLAIN:
+                pending.append((inner, id(value)))
+    found = set[int]()
+    while tensors:
+        current = tensors.pop()
+        if current not in found:
+            found.add(current)
+            tensors += holders.get(current, ())
+    return found
 
 
-def content_of(holder: Any) -> Any:
-    """Return what :func:`put_back` needs."""
-    return copy.copy(holder) if isinstance(holder, list | dict) else _held(holder)
-
-
-def put_back(holder: Any, content: Any) -> None:
-    """Let a list, a dictionary or an object hold again what it did; if it does, leave it alone."""
-    if isinstance(holder, list):
-        if len(holder) != len(content) or any(map(operator.is_not, holder, content)):
-            holder[:] = content
-    elif isinstance(holder, dict):
-        if holder.keys() != content.keys() or any(holder[k] is not content[k] for k in content):
-            holder.clear()
-            holder.update(content)
-    else:
-        now = _held(holder)
-        for key in now.keys() - content.keys():
-            object.__delattr__(holder, key)
-        for key, value in content.items():
-            if now.get(key, holder) is not value:
-                _set(holder, key, value)
+def values_in(value: Any) -> list[Any]:
+    """Return what a container or an object of the user's own holds; nothing of anything else."""
+    kind = type(value)
+    if kind is list or kind is tuple:
+        return list(value)
+    if kind in _TABLES:
+        return [] if is_namespace(value) else list(value.values())
+    parts = parts_of(value)
+    if parts is not None:
+        return parts[0]
+    return [each for _, each in _of_object(value)] if is_users_own(value) else []
 
 
 def replaced(
@@ -172,72 +272,7 @@ def replaced(
     found = {
         name: leaf
         for name, leaf in after
-        if known.get(name) is not leaf and isinstance(leaf, torch.Tensor | int | float)
+        if known.get(name) is not leaf and issubclass(type(leaf), torch.Tensor | int | float)
     }
-    gone = {n: None for n, leaf in before if n not in now and isinstance(leaf, torch.Tensor)}
+    gone = {n: None for n, leaf in before if n not in now and is_a(leaf, torch.Tensor)}
     return {**found, **gone}
-
-
-def attributes(value: Any) -> dict[str, Any]:
-    """Return what an object of the user's own holds, by attribute; nothing if it holds no tensor.
-
-    A module or an optimizer counts as one.  That is what :func:`copy.copy` would copy.
-    """
-    return _held(value) if _holds_a_tensor(value) else {}
-
-
-def is_users_own(value: Any) -> bool:
-    """Whether a value is an object of a class that is neither Python's, torch's nor pytest's.
-
-    Schedulers count: they hold an optimizer, and where they are.
-    """
-    kind = type(value)
-    if kind is SimpleNamespace or isinstance(value, LRScheduler):
-        return True
-    home = kind.__module__.partition(".")[0]
-    return not (
-        home in sys.stdlib_module_names or home in _NOT_THE_USERS or isinstance(value, _OTHERS)
-    )
-
-
-def _held(value: Any) -> dict[str, Any]:
-    found = dict(getattr(value, "__dict__", {}))
-    for key in _slots(type(value)):
-        if hasattr(value, key):
-            found.setdefault(key, getattr(value, key))
-    return {key: inner for key, inner in found.items() if not _is_namespace(inner)}
-
-
-def _is_namespace(value: Any) -> bool:
-    """Whether a value is what a module's names are in, which whoever wraps a function may keep."""
-    return type(value) is dict and "__builtins__" in value
-
-
-def _set(holder: Any, key: str, value: Any) -> None:
-    if key in _slots(type(holder)):
-        object.__setattr__(holder, key, value)
-    else:
-        vars(holder)[key] = value  # a property may have its name
-
-
-def _slots(kind: type) -> list[str]:
-    found: list[str] = []
-    for base in kind.__mro__:
-        names = base.__dict__.get("__slots__", ())
-        found += (names,) if isinstance(names, str) else names
-    return [name for name in found if name not in ("__dict__", "__weakref__")]
-
-
-def _holds_a_tensor(value: Any) -> bool:
-    seen = set[int]()
-    pending = [value]
-    while pending:
-        current = pending.pop()
-        if id(current) in seen or not is_users_own(current):
-            continue
-        seen.add(id(current))
-        leaves = tree_leaves(list(_held(current).values()))
-        if any(isinstance(leaf, torch.Tensor | nn.Module | Optimizer) for leaf in leaves):
-            return True
-        pending += leaves
-    return False

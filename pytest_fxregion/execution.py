@@ -29,6 +29,7 @@ from pytest_fxregion.call import Call, hooks_copied, named_leaves, named_paramet
 from pytest_fxregion.containers import flat, flatten_with_names, mapped, replaced
 from pytest_fxregion.errors import CheckError
 from pytest_fxregion.held_state import HeldState
+from pytest_fxregion.objects import is_a
 
 
 @dataclass(frozen=True)
@@ -143,7 +144,7 @@ def _changed_by_gradients(
     return [
         tensor
         for _, tensor in arguments
-        if isinstance(tensor, torch.Tensor) and not tensor.is_leaf and id(tensor) not in returned
+        if is_a(tensor, torch.Tensor) and not tensor.is_leaf and id(tensor) not in returned
     ]
 
 
@@ -198,7 +199,7 @@ def draw_cotangents(outputs: Sequence[torch.Tensor], seed: int) -> list[torch.Te
 
 
 def _is_real(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.is_floating_point()
+    return is_a(value, torch.Tensor) and value.is_floating_point()
 
 
 class PrecisionWatch(DispatchMode):
@@ -219,7 +220,7 @@ class PrecisionWatch(DispatchMode):
         """Run the operation and look at its tensors; a number that became a tensor is not one."""
         result = func(*args, **(kwargs or {}))
         for value in tree_leaves((args, kwargs, result)):
-            if isinstance(value, torch.Tensor) and value.is_floating_point():
+            if is_a(value, torch.Tensor) and value.is_floating_point():
                 known = self.lowest
                 if known is None or torch.finfo(value.dtype).eps > torch.finfo(known).eps:
                     self.lowest = value.dtype
@@ -232,7 +233,7 @@ def _copy_arguments(call: Call) -> tuple[tuple[Any, ...], dict[str, Any]]:
     Tensors that share memory share it in the copy, at the same places.  What was set on a tensor
     comes along: ``torch._dynamo.mark_dynamic`` keeps its marks there.
     """
-    leaves = {id(t): t for t in flat((call.args, call.kwargs)) if isinstance(t, torch.Tensor)}
+    leaves = {id(t): t for t in flat((call.args, call.kwargs)) if is_a(t, torch.Tensor)}
     count = Counter(key for leaf in leaves.values() for key in _memory(leaf))
     memory: dict[int, Any] = {}
 
@@ -280,7 +281,7 @@ def _gradients(
 ) -> dict[str, torch.Tensor]:
     found: dict[str, torch.Tensor] = {}
     for name, tensor in (*arguments, *named_parameters(modules)):
-        if isinstance(tensor, torch.Tensor) and tensor.is_leaf and tensor.grad is not None:
+        if is_a(tensor, torch.Tensor) and tensor.is_leaf and tensor.grad is not None:
             found.setdefault(name, tensor.grad.detach().clone())
     return found
 
@@ -296,7 +297,7 @@ def _changed_arguments(
     pairs = [
         (name, original, tensor)
         for (name, original), (_, tensor) in zip(before, after, strict=True)
-        if isinstance(original, torch.Tensor)
+        if is_a(original, torch.Tensor)
     ]
     written: set[int] = set()
     memory: set[int] = set()
@@ -319,7 +320,7 @@ def _shared_memory(outputs: Mapping[str, Any], held: Mapping[str, Any]) -> dict[
     found: dict[str, int] = {}
     owners: dict[int, tuple[str, int]] = {}
     for name, value in (*held.items(), *outputs.items()):
-        if not isinstance(value, torch.Tensor) or not value.numel():
+        if not is_a(value, torch.Tensor) or not value.numel():
             continue
         for key in _memory(value):
             offset = int(value.storage_offset())
@@ -352,17 +353,17 @@ def _without_subclasses(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         )
         parts = {part: getattr(value, part) for part in value.__tensor_flatten__()[0]}
         yield from _without_subclasses(
-            {f"{name}.{p}": t.detach() for p, t in parts.items() if isinstance(t, torch.Tensor)}
+            {f"{name}.{p}": t.detach() for p, t in parts.items() if is_a(t, torch.Tensor)}
         )
 
 
 def _needs_gradient(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and has_gradient_edge(value)
+    return is_a(value, torch.Tensor) and has_gradient_edge(value)
 
 
 def _frozen(value: Any) -> Any:
     """The value as it is now: a later change of the tensor does not change it."""
-    if not isinstance(value, torch.Tensor):
+    if not is_a(value, torch.Tensor):
         return value
     return value.detach().clone().requires_grad_(value.requires_grad)
 

@@ -17,15 +17,14 @@ from torch.optim import Optimizer
 
 from pytest_fxregion._torch import forget_compiled_call
 from pytest_fxregion.call import Call, brought_along, named_parameters, parameters_of
-from pytest_fxregion.containers import (
-    content_of,
-    flat,
-    flatten_with_names,
-    holders,
-    is_users_own,
-    put_back,
-    replaced,
+from pytest_fxregion.containers import flat, flatten_with_names, replaced
+from pytest_fxregion.contents import (
+    Content,
+    Contents,
+    draws_random_numbers,
+    random_numbers,
 )
+from pytest_fxregion.objects import is_a, is_users_own
 
 # What every module has: whether it trains, its hooks, its tables of parameters and buffers.
 _OF_EVERY_MODULE = frozenset(vars(nn.Module()))
@@ -39,21 +38,24 @@ class HeldState:
     optimizers: Mapping[str, Optimizer]
     tensors: Mapping[str, torch.Tensor]
     _values: dict[int, torch.Tensor] = field(default_factory=dict)
-    # Of the arguments the objects that hold no tensor, and so are not copied.  By name, the objects
-    # among what the function brings along; before the call, their leaves.
-    _arguments: list[Any] = field(default_factory=list)
+    # What is not copied of the arguments, as objects that hold no tensor, and what the function
+    # brings along.  By name, the objects among the latter; before the call, their leaves.
+    _around: list[Any] = field(default_factory=list)
     _objects: Mapping[str, Any] = field(default_factory=dict)
     _leaves: list[tuple[str, Any]] = field(default_factory=list)
 
     @classmethod
     def of(cls, call: Call) -> HeldState:
         """Return that of a call."""
+        brought = brought_along(call.function)
+        objects = {name: value for name, value in brought.items() if is_users_own(value)}
+        generators = filter(draws_random_numbers, brought.values())
         return cls(
             call.modules(),
             call.optimizers(),
             call.brought_tensors(),
-            _arguments=[v for v in flat((call.args, call.kwargs)) if is_users_own(v)],
-            _objects={n: v for n, v in brought_along(call.function).items() if is_users_own(v)},
+            _around=[*flat((call.args, call.kwargs)), *objects.values(), *generators],
+            _objects=objects,
         )
 
     def named(self) -> dict[str, torch.Tensor]:
@@ -76,7 +78,7 @@ class HeldState:
         states = [optimizer.state for optimizer in self.optimizers.values()]
         for state in states:
             for entry in state.values():
-                tensors |= {id(t): t for t in entry.values() if isinstance(t, torch.Tensor)}
+                tensors |= {id(t): t for t in entry.values() if is_a(t, torch.Tensor)}
         used = {id(t) for optimizer in self.optimizers.values() for t in parameters_of(optimizer)}
         self._values = {key: tensor.detach().clone() for key, tensor in tensors.items()}
         gradients = {key: tensor.grad for key, tensor in tensors.items() if tensor.is_leaf}
@@ -86,18 +88,19 @@ class HeldState:
         held: list[Any] = [
             d for m in every for d in (m.__dict__, m._parameters, m._buffers, m._modules)
         ]
-        held += holders([self._arguments, self._objects, *(_own_attributes(m) for m in every)])
         held += [d for state in states for d in (state, *state.values())]
         held += [g for optimizer in self.optimizers.values() for g in optimizer.param_groups]
-        contents = [(holder, content_of(holder)) for holder in held]
+        put_back = [Content.of(holder).put_back for holder in held]
+        around = [self._around, *(_own_attributes(m) for m in every)]
+        put_back += [Contents(around).put_back, *random_numbers()]
         self._leaves = self._flat()
         for module in every:
             forget_compiled_call(module)
         try:
             yield
         finally:
-            for holder, content in contents:
-                put_back(holder, content)
+            for each in put_back:
+                each()
             with torch.no_grad():
                 for key, tensor in tensors.items():
                     if not torch.equal(tensor, self._values[key]):

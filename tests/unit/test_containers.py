@@ -8,9 +8,11 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
+from torch import Tensor
 
 from pytest_fxregion import containers
-from pytest_fxregion.containers import content_of, flatten_with_names, holders, put_back
+from pytest_fxregion.containers import flatten_with_names
+from pytest_fxregion.contents import Contents
 
 T = torch.zeros(1)
 
@@ -70,22 +72,27 @@ def test_the_names_of_a_module_are_no_content_of_what_wraps_its_functions() -> N
 
     wrapped = Wrapped()
     assert [name for name, _ in flatten_with_names({"w": wrapped})] == ["w.tensors[0]"]
-    assert not any(holder is wrapped.names for holder in holders([wrapped]))
-    put_back(wrapped, content_of(wrapped))
-    assert wrapped.names is globals()
+    before = Contents([wrapped])
+    try:
+        globals()["made_by_a_call"] = T
+        before.put_back()
+        assert wrapped.names is globals()
+        assert "made_by_a_call" in globals()
+    finally:
+        del globals()["made_by_a_call"]
 
 
 def test_entries_of_a_vocabulary_are_not_looked_at_for_tensors(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     looked_at = []
-    named = containers._Walk.named
+    named = containers._named
 
-    def counted(self: Any, name: str, value: Any) -> Any:
-        looked_at.append(name)
-        return named(self, name, value)
+    def counted(value: Any, *rest: Any) -> Any:
+        looked_at.append(type(value))
+        return named(value, *rest)
 
-    monkeypatch.setattr(containers._Walk, "named", counted)
+    monkeypatch.setattr(containers, "_named", counted)
     tree = {"vocabulary": {str(i): i for i in range(1000)}, "merges": [["a", "b"]] * 3, "t": T}
     assert flatten_with_names(tree, plain=False) == [("t", T)]
-    assert looked_at == ["vocabulary", "merges", "merges[0]", "merges[1]", "merges[2]", "t"]
+    assert looked_at == [dict, list, list, list, list, Tensor]
