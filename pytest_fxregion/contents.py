@@ -79,13 +79,19 @@ class Contents:
             value, owner = (users.pop(), None) if users else librarys.pop()
             if type(value) in PLAIN or id(value) in seen or is_namespace(value):
                 continue
+            draw_again = _of_generator(value)
+            if draw_again is not None:
+                seen[id(value)] = value
+                self._kept.append((owner, draw_again))
+                continue
             if owner is not value and is_users_own(value):
                 owner = value if is_of_a_library(value) else None
                 if owner is value:
                     librarys.append((value, value))
                     continue
             seen[id(value)] = value
-            self._keep(value, owner)
+            if is_users_own(value) or _base_of(value) is not None:
+                self._kept.append((owner, Content.of(value).put_back))
             if owner is None:
                 users += values_in(value)
             else:
@@ -99,14 +105,6 @@ class Contents:
         for owner, put_back in self._kept:
             if owner is None or id(owner) in holding:
                 put_back()
-
-    def _keep(self, value: Any, owner: Any) -> None:
-        if is_users_own(value) or _base_of(value) is not None:
-            self._kept.append((owner, Content.of(value).put_back))
-        else:
-            draw_again = _of_generator(value)
-            if draw_again is not None:
-                self._kept.append((owner, draw_again))
 
 
 def random_numbers() -> list[Callable[[], None]]:

@@ -6,7 +6,7 @@ the regional results, sums of gradients and graphs against eager's and the snaps
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -18,6 +18,7 @@ from pytest_fxregion.checks.culprit import IsWrong
 from pytest_fxregion.checks.difference import Difference
 from pytest_fxregion.checks.gradient_accumulation import tagged_nodes
 from pytest_fxregion.checks.outside import unrepeatable
+from pytest_fxregion.checks.repeats import more_than_rounding, not_repeated
 from pytest_fxregion.checks.traced_accumulations import Tracked, wrong_sums
 from pytest_fxregion.errors import CheckError, FxRegionError
 from pytest_fxregion.execution import Results
@@ -148,7 +149,12 @@ class RegionRun:
         elif self.tolerance is not None:
             tolerance = numerics.Tolerance(*self.tolerance)
 
-        outside = self.outside
+        outside, sampled = self.outside, False
+
+        def samples(count: int) -> Sequence[Mapping[str, Any]]:
+            nonlocal sampled
+            sampled = True
+            return self.samples(count)
 
         def compared(regional: Mapping[str, Any]) -> tuple[Difference, ...]:
             return numerics.compare(
@@ -158,7 +164,7 @@ class RegionRun:
                 precision=self.precision,
                 tolerance=tolerance,
                 outside=outside,
-                samples=self.samples,
+                samples=samples,
             )
 
         self.differences = compared(self.regional.values)
@@ -167,6 +173,8 @@ class RegionRun:
             outside = outside - unrepeatable(doubtful, self.eager_again)
             self.differences = compared(self.regional.values)
         wrong = [d for d in self.differences if d.problem is not None]
+        if wrong or sampled or any(map(self._is_doubtful, self.differences)):
+            self._hold_eager_to_itself()
         if wrong:
             lines = "\n".join(f"  {difference}" for difference in wrong)
             raise CheckError(
@@ -279,6 +287,29 @@ class RegionRun:
             "seconds": self.seconds,
             "spilling": sorted({code.kernel for code in self.machine_code if code.spills}),
         }
+
+    def _is_doubtful(self, difference: Difference) -> bool:
+        """Whether eager itself is far from the float64 run."""
+        result = self.eager.values.get(difference.name)
+        return (
+            isinstance(result, torch.Tensor)
+            and difference.eager_error > 0
+            and difference.eager_error > more_than_rounding(result) * difference.scale
+        )
+
+    def _hold_eager_to_itself(self) -> None:
+        """Raise if the function gives something else each time that it is called in eager."""
+        __tracebackhide__ = True
+        found = not_repeated(self.eager.values, self.eager_again())
+        if found:
+            lines = "\n".join(f"  {name}: differs by {by:.2g}" for name, by in found.items())
+            raise CheckError(
+                f"{self._where}: eager does not give the same twice, so there is nothing to hold "
+                f"the compiled function to\n{lines}\n"
+                "something that the function reads and that is not put back is another one in each "
+                "call, as a list or an array that it closes over and writes to: pass it as an "
+                "argument, or read it before"
+            )
 
     @property
     def _where(self) -> str:

@@ -1,0 +1,214 @@
+"""Real runs of functions around which there is more than tensors: what others made is left alone,
+what each call draws or counts is the same in every run, or the check says that it is not.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import queue
+import random
+import sqlite3
+import tempfile
+import threading
+import types
+import weakref
+from collections import Counter, UserDict
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any
+
+import numpy
+import pytest
+import torch
+from torch import Tensor, nn
+
+from pytest_fxregion.errors import CheckError
+from tests.unit.test_harness import harness
+from tests.unit.test_objects import (
+    Disguised,
+    Frozen,
+    Guarded,
+    Needy,
+    Trap,
+    Unspeakable,
+    WithoutDictionary,
+)
+
+
+class Proxy:
+    """Has the attributes of another object, which gets those that are set."""
+
+    def __init__(self, around: object) -> None:
+        object.__setattr__(self, "_around", around)
+
+    def __getattr__(self, key: str) -> Any:
+        return getattr(object.__getattribute__(self, "_around"), key)
+
+    def __setattr__(self, key: str, value: Any) -> None:
+        setattr(self._around, key, value)
+
+
+class Equal:
+    """Compares as what it holds does, element by element."""
+
+    def __init__(self, values: Any) -> None:
+        self.values = values
+
+    def __eq__(self, other: object) -> Any:
+        return self.values == other
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class PerThread(threading.local):
+    def __init__(self) -> None:
+        self.tensor = torch.ones(2)
+
+
+class Holder:
+    def __init__(self, **held: Any) -> None:
+        vars(self).update(held)
+
+
+@functools.lru_cache
+def looked_up(key: int) -> int:
+    return key
+
+
+def cyclic() -> list[Any]:
+    items: list[Any] = [1]
+    items.append(items)
+    return items
+
+
+def zoo() -> dict[str, Any]:
+    table = sqlite3.connect(":memory:")
+    return {
+        "array": Equal(numpy.ones(2)),
+        "class": Unspeakable(),
+        "connection": table,
+        "context": ContextVar[int]("context"),
+        "counter": Counter("ab"),
+        "cursor": table.cursor(),
+        "cyclic": cyclic(),
+        "disguised": Disguised(),
+        "file": tempfile.TemporaryFile(),
+        "frozen": Frozen(1),
+        "generator": (i for i in range(3)),
+        "guarded": Guarded(),
+        "lock": threading.RLock(),
+        "logger": logging.getLogger("zoo"),
+        "lru_cache": looked_up,
+        "mapping": types.MappingProxyType({"t": torch.ones(2)}),
+        "method": [].append,
+        "needy": Needy(1),
+        "partial": functools.partial(looked_up, 1),
+        "per_thread": PerThread(),
+        "proxy": Proxy(Holder(tensor=torch.ones(2))),
+        "proxy_of_a_tensor": Proxy(torch.ones(2)),
+        "queue": queue.Queue[int](),
+        "tensor": Equal(torch.ones(2)),
+        "thread": threading.Thread(),
+        "trap": Trap(),
+        "user_dict": UserDict(t=torch.ones(2)),
+        "weak_keys": weakref.WeakKeyDictionary[Any, Any](),
+        "weak": weakref.ref(looked_up),
+        "without": WithoutDictionary(),
+    }
+
+
+def around(holder: Any) -> Callable[..., Any]:
+    return lambda x: x * holder.w
+
+
+def as_argument(_holder: Any) -> Callable[..., Any]:
+    return lambda x, holder: x * holder.w
+
+
+class Module(nn.Module):
+    def __init__(self, holder: Any) -> None:
+        super().__init__()
+        self.holder = holder
+
+    def forward(self, x: Tensor) -> Any:
+        return x * self.holder.w
+
+
+@pytest.mark.parametrize("kind", [around, as_argument, Module])
+def test_a_run_goes_past_objects_of_every_kind_and_leaves_them_as_they_are(kind: Any) -> None:
+    animals = zoo()
+    deep: list[Any] = [1]
+    for _ in range(2000):
+        deep = [deep]
+    holder: Any = Holder(**animals, deep=deep, every=list(animals.values()), w=torch.ones(2))
+    held = dict(vars(holder))
+    given = [holder] if kind is as_argument else []
+    run = harness()(kind(holder), torch.ones(2, requires_grad=True), *given)
+    run.check_numerics()
+    assert vars(holder).keys() == held.keys()
+    assert all(vars(holder)[key] is value for key, value in held.items())
+    assert all(one is other for one, other in zip(holder.every, animals.values(), strict=True))
+    animals["file"].close()
+
+
+class Drawing(nn.Module):
+    def __init__(self, generator: Any) -> None:
+        super().__init__()
+        self.generator = generator
+
+    def forward(self, x: Tensor) -> Any:
+        return x * self.generator.random()
+
+
+@pytest.mark.filterwarnings("ignore:Dynamo does not know how to trace:UserWarning")
+@pytest.mark.parametrize(
+    "draw",
+    [
+        Drawing(random.Random(0)),
+        Drawing(numpy.random.default_rng(0)),
+        lambda x: x * random.random(),
+        lambda x: x * float(numpy.random.rand()),
+    ],
+    ids=["python", "numpy", "python's own", "numpy's own"],
+)
+def test_what_is_drawn_without_torch_is_the_same_in_every_run(draw: Any) -> None:
+    random.seed(3)
+    expected = random.Random(3).random()
+    run = harness()(draw, torch.ones(2))
+    run.check_numerics(rtol=1e-6)
+    assert random.random() == expected
+
+
+def test_a_function_that_counts_in_what_is_not_put_back_cannot_be_checked() -> None:
+    """Runs with moved roundings would differ by as much, so that everything would be allowed."""
+    calls: list[int] = []
+
+    def counting(x: Tensor) -> Tensor:
+        calls.append(1)
+        return x * len(calls)
+
+    run = harness()(counting, torch.ones(20))
+    with pytest.raises(CheckError, match="eager does not give the same twice") as found:
+        run.check_numerics()
+    assert "\n  output: differs by " in str(found.value)
+    calls.clear()
+
+    def slowly(x: Tensor) -> Tensor:  # eager is as far from float64 as from what is compiled
+        calls.append(1)
+        return x * (20 + len(calls))
+
+    run = harness()(slowly, torch.ones(20))
+    with pytest.raises(CheckError, match="eager does not give the same twice"):
+        run.check_numerics()
+
+
+def test_a_function_may_count_what_it_does_not_use() -> None:
+    calls: list[int] = []
+
+    def counting(x: Tensor) -> Tensor:
+        calls.append(1)
+        return x.sin()
+
+    harness()(counting, torch.ones(20)).check_numerics()
+    assert len(calls) > 2
