@@ -12,8 +12,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
+import numpy
 import torch
 from torch import nn
 
@@ -71,8 +72,9 @@ def execute(
     the function brings along, and the gradients of all of them are as before.
     """
     copied = Call(call.function, *_copy_arguments(call))
-    names = flatten_with_names(copied.argument_names())
-    given = flatten_with_names(call.argument_names())
+    before = flatten_with_names(copied.argument_names())
+    names = _with_arrays_as_tensors(before)
+    given = _with_arrays_as_tensors(flatten_with_names(call.argument_names()))
     held = HeldState.of(copied)
     # What the user has compiled already is eager's as it is written; dynamo looks into it anyway.
     is_eager = run is None and call.reaches_compiled()
@@ -103,7 +105,7 @@ def execute(
         values |= _changed_arguments(given, names)
         values |= {
             f"{name} after the call": leaf.detach().clone() if torch.is_tensor(leaf) else leaf
-            for name, leaf in replaced(names, flatten_with_names(copied.argument_names())).items()
+            for name, leaf in replaced(before, flatten_with_names(copied.argument_names())).items()
         }
         values |= held.changed()
         values = dict(_without_subclasses(values)) | shared
@@ -251,9 +253,26 @@ def _copy_arguments(call: Call) -> tuple[tuple[Any, ...], dict[str, Any]]:
         hooks_copied(leaf, made)
         return made
 
-    copies = {key: copied(leaf) for key, leaf in leaves.items()}
+    copies: dict[int, Any] = {key: copied(leaf) for key, leaf in leaves.items()}
+    copies |= {id(a): a.copy() for a in flat((call.args, call.kwargs)) if _is_array(a)}
     args, kwargs = mapped(lambda leaf: copies.get(id(leaf), leaf), (call.args, call.kwargs))
     return args, kwargs
+
+
+def _is_array(value: object) -> TypeGuard[numpy.ndarray[Any, Any]]:
+    return type(value) is numpy.ndarray and value.flags.writeable
+
+
+def _with_arrays_as_tensors(named: Sequence[tuple[str, Any]]) -> list[tuple[str, Any]]:
+    """Have a tensor in the memory of each array, as a function that is given one makes it."""
+    return [(name, _tensor_of(value) if _is_array(value) else value) for name, value in named]
+
+
+def _tensor_of(array: numpy.ndarray[Any, Any]) -> object:
+    try:
+        return torch.from_numpy(array)
+    except (TypeError, ValueError):  # texts, numbers of other sizes or orders of bytes
+        return array
 
 
 def _copy_tensor(tensor: torch.Tensor) -> torch.Tensor:

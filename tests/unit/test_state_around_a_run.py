@@ -203,6 +203,19 @@ def test_a_function_that_counts_in_what_is_not_put_back_cannot_be_checked() -> N
         run.check_numerics()
 
 
+def test_arrays_among_arguments_are_copied_and_compared() -> None:
+    def written(x: Tensor, array: Any, every: list[Any]) -> Tensor:
+        array += 1
+        return x * torch.as_tensor(array) + len(every)
+
+    array = numpy.ones(4, dtype=numpy.float32)[::2]
+    others = [array[::-1], numpy.array(["text"]), numpy.array([1.0], dtype=">f8")]
+    run = harness()(written, torch.ones(2, requires_grad=True), array, others)
+    run.check_numerics()
+    assert run.regional.values["array after the call"].tolist() == [2, 2]
+    assert array.tolist() == [1, 1]
+
+
 def test_a_function_may_count_what_it_does_not_use() -> None:
     calls: list[int] = []
 
