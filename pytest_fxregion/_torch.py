@@ -16,7 +16,7 @@ import types
 import typing
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 from unittest.mock import patch
@@ -402,6 +402,27 @@ def nested_region_configs(options: object, *, backward: bool) -> dict[str, objec
     return {key: value for key, value in patches.items() if (key, value) != default}
 
 
+def annotations_read_by_inductor(node: fx.Node) -> dict[str, object]:
+    """Return those of a node's annotations by which Inductor makes other code.
+
+    Operations that are left to eager (2.13 on), pools of memory and the configuration of nested
+    regions (2.14 on), and streams of the program (2.11 to 2.15).
+    """
+    custom = node.meta.get("custom")
+    if not isinstance(custom, Mapping):
+        return {}
+    found = {key: custom[key] for key in _READ_BY_INDUCTOR if key in custom}
+    if "stream" in custom and is_stream_of_dynamo(custom["stream"]):
+        found["stream"] = custom["stream"]
+    configs = getattr(custom.get("nested_region_config"), "inductor_config_patches", None)
+    if configs:
+        found["nested_region_config"] = dict(configs)
+    return found
+
+
+_READ_BY_INDUCTOR = ("fallback_to_eager", "mempool", "mempool_device")
+
+
 def schema_of(operator: OpOverload) -> Any:
     """Return an operator's schema: what its arguments are, which alias and which are written."""
     return operator._schema
@@ -468,6 +489,14 @@ def patched_inductor_config(changes: dict[str, object]) -> AbstractContextManage
     from torch._inductor import config
 
     return config.patch(changes)  # type: ignore[no-any-return]
+
+
+def cache_key_with(tag: str) -> AbstractContextManager[None]:
+    """Make ``tag`` a part of what torch's caches look a compilation up by; ``patch``: 2.11 on."""
+    from torch.compiler import config
+
+    patched = config.patch(cache_key_tag=config.cache_key_tag + tag)  # type: ignore[attr-defined]
+    return patched  # type: ignore[no-any-return]
 
 
 def without_second_remat() -> AbstractContextManager[None]:

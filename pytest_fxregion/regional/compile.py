@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 import warnings
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -16,6 +17,8 @@ from torch.fx import GraphModule
 from pytest_fxregion._torch import (
     FakeTensorMode,
     RestartAnalysis,
+    annotations_read_by_inductor,
+    cache_key_with,
     forget_generated_code,
     generated_call,
     generated_source,
@@ -150,6 +153,7 @@ class PieceCompiler:
         with (
             _failures_named(about, body, configs),
             patched_inductor_config(dict(configs)),
+            cache_key_with(_cache_tag(body)),
             tracing_with(mode),
             without_node_metadata(),
             without_second_remat(),
@@ -178,6 +182,27 @@ class PieceCompiler:
             self._unready += [(key, report, wait) for wait in waiting]
         generated = generated_call(call) if only_computes(body) else None
         return Artifact(call, *(generated or (None, False)))
+
+
+def _cache_tag(body: GraphModule) -> str:
+    """Return what torch's caches have to know of a body besides what their keys hold.
+
+    They hold no annotations (pytorch#185370), not even those that code depends on; and names in
+    bodies are canonical, so that the same body under another annotation would be found.
+    """
+    found = [
+        (prefix, i, read)
+        for prefix, module in body.named_modules()
+        if isinstance(module, GraphModule)
+        for i, node in enumerate(module.graph.nodes)
+        if (read := annotations_read_by_inductor(node))
+    ]
+    if not found:
+        return ""
+    try:
+        return stored.text_of(tuple(found))
+    except TypeError:  # a value that exists in this process only
+        return uuid.uuid4().hex
 
 
 def _compiled(body: GraphModule, operands: list[object], mode: FakeTensorMode) -> Any:

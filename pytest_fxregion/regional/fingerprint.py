@@ -2,7 +2,8 @@
 
 Two pieces with equal keys compile to the same code.  The key is conservative: it holds everything
 that Inductor may look at, and a thing that has no value to compare stands for itself.  It leaves
-out what only tells where a node came from: names, stack traces, module stacks, ``seq_nr``, tags.
+out what only tells where a node came from: names, stack traces, module stacks, ``seq_nr``, tags and
+the user's own annotations.
 """
 
 from __future__ import annotations
@@ -14,7 +15,12 @@ from collections.abc import Callable, Hashable, Mapping
 import torch
 from torch.fx import GraphModule, Node
 
-from pytest_fxregion._torch import OpOverload, is_plain_tensor, storage_key
+from pytest_fxregion._torch import (
+    OpOverload,
+    annotations_read_by_inductor,
+    is_plain_tensor,
+    storage_key,
+)
 
 from .symbols import shape_environment_of
 from .values import attribute_of
@@ -86,6 +92,7 @@ def _graph_key(module: GraphModule) -> Hashable:
                 argument(node.kwargs),
                 str(bindings) if bindings else None,
                 str(node.meta.get("recompute")) if torch.is_grad_enabled() else None,
+                argument(annotations_read_by_inductor(node)),
             )
         )
     return tuple(parts)

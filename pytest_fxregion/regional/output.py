@@ -14,7 +14,11 @@ from typing import Any, Self
 
 from torch import fx
 
-from pytest_fxregion._torch import BypassAOTAutogradCache, OutputCode
+from pytest_fxregion._torch import (
+    BypassAOTAutogradCache,
+    OutputCode,
+    annotations_read_by_inductor,
+)
 from pytest_fxregion._torch_artifacts import compiler_stamp, dumped_module, loaded_module
 
 from .annotation import ANNOTATION_KEY, NESTED_KEY
@@ -98,6 +102,9 @@ def annotations_in_key(graph: fx.GraphModule) -> None:
                     found.append((prefix, i, custom[ANNOTATION_KEY]))
                 elif custom and NESTED_KEY in custom:
                     found.append((prefix, i, custom[NESTED_KEY]))  # an object: not kept
+                read = annotations_read_by_inductor(node)
+                if read:
+                    found.append((prefix, i, read))
     try:
         text = text_of(tuple(found))
     except TypeError:

@@ -94,6 +94,8 @@ def test_annotation_that_no_key_can_tell_is_never_equal() -> None:
 
     assert key({"inductor_region": "r"}) == key({"inductor_region": "r"})
     assert key({"inductor_region": 1}) != key({"inductor_region": True})
+    assert key(True, "fallback_to_eager") != key(False, "fallback_to_eager")
+    assert key(1, "layer") == key(2, "layer")
     value = {"inductor_region": object()}
     assert key(value) != key(value)
     options = NestedCompileRegionOptions()  # of nested_compile_region: makes a region, too

@@ -73,10 +73,12 @@ class Compiles:
     def __init__(self) -> None:
         self.bodies: list[fx.GraphModule] = []
         self.configs: list[dict[str, Any]] = []
+        self.cache_tags: list[str] = []
 
     def __call__(self, body: fx.GraphModule, operands: Sequence[Any], **_: Any) -> Any:
         from torch._inductor import config
 
         self.bodies.append(body)
         self.configs.append({"epilogue_fusion": config.epilogue_fusion})
+        self.cache_tags.append(torch.compiler.config.cache_key_tag)
         return lambda *args: body(*args)

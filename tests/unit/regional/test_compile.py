@@ -146,6 +146,19 @@ def test_gradients_are_not_lost_in_silence() -> None:
         gm.graph_module(X.clone().requires_grad_())
 
 
+def test_annotations_that_code_depends_on_are_told_to_torchs_caches(compiles: Compiles) -> None:
+    marks = {"sin": region("a"), "sin_1": region("b"), "sin_2": region("c")}
+    gm = traced(lambda x: x.sin().cos().sin().cos().sin(), X, marks=marks)
+    for node in gm.graph.nodes:
+        if node.name == "sin_1":
+            node.meta["custom"]["fallback_to_eager"] = True
+    compile_regions(gm)
+    assert len(compiles.bodies) == 2  # of the first and the last one is used
+    plain, other = compiles.cache_tags
+    assert plain == ""
+    assert "fallback_to_eager" in other
+
+
 def test_failing_region_is_named_with_its_lines_and_configs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

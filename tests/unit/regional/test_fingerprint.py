@@ -120,6 +120,15 @@ def test_bodies_of_operators_are_compared() -> None:
     assert key(cond(2), p, ones(3)) != key(cond(3), p, ones(3))
 
 
+@pytest.mark.parametrize("name", ["fallback_to_eager", "mempool"])
+def test_annotations_by_which_inductor_makes_other_code_matter(name: str) -> None:
+    plain, other = body(torch.sin, ones(3)), body(torch.sin, ones(3))
+    next(iter(other.graph.find_nodes(op="call_function", target=torch.ops.aten.sin.default))).meta[
+        "custom"
+    ] = {name: True}
+    assert fingerprint(plain, (), ()) != fingerprint(other, (), ())
+
+
 def test_configs_differ() -> None:
     graph = body(torch.sin, ones(3))
     assert fingerprint(graph, frozenset({("a", 1)}), ()) != fingerprint(graph, frozenset(), ())
