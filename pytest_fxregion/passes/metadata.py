@@ -10,6 +10,9 @@ higher-order operators: a backward in one body may belong to a forward in anothe
 
 Some numbers have no forward node: writing in place makes a node of autograd's that stands for no
 single operation.  Then the line of code tells, where all that it computed is annotated alike.
+
+The backward of a ``cond`` has bodies of its own, in which torch traces the branches anew, without
+annotations and with one number for all.  They take that of a branch which is annotated alike.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Mapping
 
+import torch
 from torch import fx
 
 # Written by the tracer on every node of a joint graph that it knows the side of.
@@ -64,6 +68,44 @@ def copy_forward_metadata(joint_graph: fx.GraphModule) -> None:
             node.meta[UNMATCHED] = True
         if OWN_NUMBER in node.meta:
             owners.setdefault(node.meta[OWN_NUMBER], node)
+
+    for module in joint_graph.modules():
+        if isinstance(module, fx.GraphModule):
+            _copy_to_branches(module)
+
+
+def _copy_to_branches(module: fx.GraphModule) -> None:
+    """Give the bodies of a ``cond`` in the backward what those of its forward have."""
+    forward: dict[object, fx.Node] = {}
+    cond = torch.ops.higher_order.cond
+    for node in module.graph.find_nodes(op="call_function", target=cond):
+        number = node.meta.get("seq_nr")
+        if node.meta.get(SIDE) != BACKWARD:
+            forward.setdefault(number, node)
+        elif number in forward:
+            branches = _branches(module, node), _branches(module, forward[number])
+            for branch, own in zip(*branches, strict=True):
+                _copy_to_branch(branch, own)
+
+
+def _branches(module: fx.GraphModule, cond: fx.Node) -> list[fx.GraphModule]:
+    names = [branch.target for branch in cond.args[1:3] if isinstance(branch, fx.Node)]
+    bodies = [module.get_submodule(str(name)) for name in names]
+    return [body for body in bodies if isinstance(body, fx.GraphModule)]
+
+
+def _copy_to_branch(backward: fx.GraphModule, forward: fx.GraphModule) -> None:
+    annotations = [n.meta.get("custom") for n in forward.graph.nodes if n.op == "call_function"]
+    if not any(annotations):
+        return
+    is_alike = all(annotation == annotations[0] for annotation in annotations)
+    for node in backward.graph.nodes:
+        if node.op != "call_function" or "custom" in node.meta or node.meta.get("is_gradient_acc"):
+            continue
+        if is_alike:
+            node.meta["custom"] = copy.deepcopy(annotations[0])
+        else:
+            node.meta[UNMATCHED] = True
 
 
 def _inherit(node: fx.Node, owner: fx.Node) -> None:

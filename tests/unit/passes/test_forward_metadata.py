@@ -217,3 +217,32 @@ def test_two_equal_operations_keep_their_own_annotations() -> None:
     found = backward_annotations(function, leaf(3))["aten.cos.default"]
     regions = [custom["compile_with_inductor"]["inductor_region"] for custom in found]
     assert sorted(regions) == ["a", "b"]
+
+
+def test_the_backward_of_a_branch_takes_the_annotation_that_all_of_the_branch_has() -> None:
+    def alike(x: Tensor) -> Tensor:
+        with annotate({"part": 1}):
+            return (x.sin() * x).tanh()
+
+    def in_part(x: Tensor) -> Tensor:
+        with annotate({"part": 2}):
+            y = x.cos()
+        return y * y
+
+    def function(flag: Tensor, x: Tensor) -> Tensor:
+        chosen: Tensor = torch.cond(flag, alike, in_part, (x,))
+        return chosen.exp()
+
+    joint = joint_graph(function, torch.tensor(True), leaf(3))
+    _, backward = joint.graph.find_nodes(op="call_function", target=torch.ops.higher_order.cond)
+    whole, part = (joint.get_submodule(branch.target) for branch in backward.args[1:3])
+    assert isinstance(whole, fx.GraphModule)
+    assert isinstance(part, fx.GraphModule)
+    for node in whole.graph.nodes:
+        if node.op == "call_function":
+            is_sum = node.meta.get("is_gradient_acc", False)
+            assert node.meta.get("custom") == (None if is_sum else {"part": 1})
+    assert any(node.meta.get("is_gradient_acc") for node in whole.graph.nodes)
+    for node in part.graph.nodes:
+        assert "custom" not in node.meta
+    assert any(node.meta.get(UNMATCHED) for node in part.graph.nodes)
