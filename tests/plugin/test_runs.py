@@ -306,7 +306,7 @@ def test_a_row_of_the_summary_for_each_run(recording: Finished) -> None:
     assert (regions, sums) == ("1/1", "1")
     assert int(nodes) > 8
     assert saved.endswith(" B")
-    assert 0 <= float(error) < 1e-6
+    assert 0 < float(error) <= 1
     assert seconds.endswith(" s")
     assert found["tests/test_waves.py::test_graph_break"][0] == "0/0 in 2 graphs"
     assert found["tests/test_waves.py::test_syrupy_style"][4] == "not checked"
@@ -433,8 +433,8 @@ def test_a_stage_that_is_not_one_graph_says_how_to_take_one(failing: Finished) -
 
 def test_failing_tests_have_rows_too(failing: Finished) -> None:
     found = rows(failing)
-    assert float(found["tests/test_waves.py::test_numbers"][4]) > 1e-3
-    assert found["tests/test_waves.py::test_sums (sums)"][3] == "1"
+    assert float(found["tests/test_waves.py::test_numbers"][4]) > 1
+    assert found["tests/test_waves.py::test_sums (sums)"][3] == "0"  # the fault takes its tag away
 
 
 def test_graphs_and_numbers_are_shown_once_whether_a_test_passes_or_fails(
