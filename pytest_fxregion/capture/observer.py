@@ -17,7 +17,7 @@ import torch
 from torch import fx
 
 from pytest_fxregion._torch import OpOverload, generated_source, size_hint, untyped_size
-from pytest_fxregion.capture.notes import joint_losses, joint_notes, random_losses
+from pytest_fxregion.capture.notes import body_losses, joint_losses, joint_notes, random_losses
 from pytest_fxregion.capture.record import Compilation, CompiledGraph, GraphRecord, SavedValue
 from pytest_fxregion.kernels.source import Program, read_program
 from pytest_fxregion.passes.metadata import BACKWARD, SIDE
@@ -63,7 +63,10 @@ class GraphCapture:
             gradient_accumulations=gradient_accumulations(graph),
             merged=merged,
             notes=joint_notes(graph, self._root),
-            losses=joint_losses(graph, self._root),
+            losses=(
+                *joint_losses(graph, self._root),
+                *body_losses(self._traced, graph, self._root),
+            ),
             provenance=self._provenance,
         )
 

@@ -96,16 +96,12 @@ def _branches(module: fx.GraphModule, cond: fx.Node) -> list[fx.GraphModule]:
 
 def _copy_to_branch(backward: fx.GraphModule, forward: fx.GraphModule) -> None:
     annotations = [n.meta.get("custom") for n in forward.graph.nodes if n.op == "call_function"]
-    if not any(annotations):
+    if not any(annotations) or any(other != annotations[0] for other in annotations):
         return
-    is_alike = all(annotation == annotations[0] for annotation in annotations)
     for node in backward.graph.nodes:
-        if node.op != "call_function" or "custom" in node.meta or node.meta.get("is_gradient_acc"):
-            continue
-        if is_alike:
+        is_sum = node.meta.get("is_gradient_acc")
+        if node.op == "call_function" and "custom" not in node.meta and not is_sum:
             node.meta["custom"] = copy.deepcopy(annotations[0])
-        else:
-            node.meta[UNMATCHED] = True
 
 
 def _inherit(node: fx.Node, owner: fx.Node) -> None:

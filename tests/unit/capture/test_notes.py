@@ -9,7 +9,7 @@ import torch
 from torch import fx
 from torch._prims.rng_prims import run_and_save_rng_state, run_with_rng_state
 
-from pytest_fxregion.capture.notes import joint_losses, joint_notes, random_losses
+from pytest_fxregion.capture.notes import body_losses, joint_losses, joint_notes, random_losses
 from pytest_fxregion.passes.gradient_accumulation import TORCHS_OWN
 from pytest_fxregion.passes.metadata import UNMATCHED
 
@@ -59,3 +59,41 @@ def test_annotated_random_operations_that_are_drawn_again_are_told() -> None:
     saved, restored = random_losses(graph, ROOT)
     assert saved.startswith("`run_and_save_rng_state` (model.py:7) draws with aten.rand_like")
     assert restored.startswith("`run_with_rng_state` draws with aten.rand_like.default what")
+
+
+def calling(*calls: tuple[dict[str, Any], dict[str, Any]]) -> fx.GraphModule:
+    """A graph that calls a ``scan`` for each pair of its body's node's metadata and its own."""
+    graph = fx.Graph()
+    bodies = {}
+    for i, (inside, meta) in enumerate(calls):
+        bodies[f"body_{i}"] = graph_of((torch.sin, (), inside))
+        call = graph.call_function(torch.ops.higher_order.scan, (graph.get_attr(f"body_{i}"),))
+        call.meta = {"stack_trace": TRACE, **meta}
+    graph.output(None)
+    return fx.GraphModule(bodies, graph)
+
+
+FORWARD = {"partitioner_tag": "is_forward", "seq_nr": 3}
+ITS_BACKWARD = {"partitioner_tag": "is_backward", "seq_nr": 3}
+ANNOTATED = {"custom": REGION}
+
+
+def test_a_backward_whose_bodies_lost_their_annotations_is_told_once() -> None:
+    lost = calling((ANNOTATED, FORWARD), ({}, ITS_BACKWARD))
+    (loss,) = body_losses(None, lost, ROOT)
+    assert loss.startswith("`scan_1` (model.py:7) is a backward whose bodies torch traces without")
+    for kept in (
+        calling((ANNOTATED, FORWARD), (ANNOTATED, ITS_BACKWARD)),
+        calling((ANNOTATED, FORWARD), ({}, {**ITS_BACKWARD, **ANNOTATED})),
+        calling((ANNOTATED, FORWARD), ({}, {**ITS_BACKWARD, "seq_nr": 4})),
+        calling(({}, FORWARD), ({}, ITS_BACKWARD)),
+    ):
+        assert body_losses(kept, kept, ROOT) == ()
+
+
+def test_a_body_that_lost_its_annotations_in_the_joint_graph_is_told() -> None:
+    lost, kept = calling(({}, FORWARD)), calling((ANNOTATED, FORWARD))
+    (loss,) = body_losses(kept, lost, ROOT)
+    assert loss.startswith("`scan` (model.py:7) has annotations in its body, which torch drops")
+    assert body_losses(kept, kept, ROOT) == ()
+    assert body_losses(kept, graph_of(), ROOT) == ()  # no operator of the kind is left
