@@ -22,16 +22,21 @@ def different_form(eager: torch.Tensor, regional: torch.Tensor) -> str | None:
 
 def different_objects(eager: object, regional: object) -> str | None:
     """Compare two results of which one at least is no tensor."""
-    if type(eager) is not type(regional):
-        return f"eager gives {eager!r}, regional {regional!r}"
     try:
-        same = bool(eager == regional)
-    except (RuntimeError, ValueError):  # it holds tensors or arrays
+        same = type(eager) is type(regional) and bool(eager == regional)
+    except Exception:  # it holds tensors or arrays, or compares in a way of its own
         return (
             f"a {type(eager).__qualname__} cannot be looked into: return tensors in lists, tuples "
             "or dictionaries, or register it with torch.utils._pytree"
         )
-    return None if same else f"eager gives {eager!r}, regional {regional!r}"
+    return None if same else f"eager gives {_written(eager)}, regional {_written(regional)}"
+
+
+def _written(value: object) -> str:
+    try:
+        return repr(value)
+    except Exception:  # of the user's own
+        return f"a {type(value).__qualname__}"
 
 
 def _strides(tensor: torch.Tensor) -> tuple[int, ...]:

@@ -319,6 +319,18 @@ def test_objects_that_hold_tensors_are_refused_with_what_to_do() -> None:
     assert "register it" in text
 
 
+def test_objects_whose_comparison_or_text_raises_are_results_all_the_same() -> None:
+    class Raising:
+        def _raises(self, *_: object) -> Any:
+            raise TypeError("no")
+
+        __eq__ = __repr__ = _raises
+        __hash__ = None  # type: ignore[assignment]
+
+    assert "Raising cannot be looked into" in problem(Raising(), Raising())
+    assert "eager gives 1, regional a " in problem(1, Raising())
+
+
 def test_what_is_used_of_the_allowed_is_the_largest_part_of_any_element() -> None:
     reference = torch.tensor([1e3, 1.0], dtype=torch.float64)
     large, small = 1e3 + 4 * 2**-14, 1.0 + 8 * 2**-23  # 0.5 of 16 roundings, of the second element
