@@ -21,17 +21,26 @@ def not_repeated(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[st
     found = {}
     for name, one in first.items():
         other = second.get(name)
-        if name.startswith("gradient of ") or not isinstance(other, torch.Tensor):
+        if name.startswith("gradient of ") or type(one) is not type(other):
             continue
-        if not isinstance(one, torch.Tensor) or one.shape != other.shape:
-            continue
-        if not one.is_floating_point() or other.dtype != one.dtype or not one.numel():
-            continue
-        wide = [value.detach().double().nan_to_num() for value in (one, other)]
-        differs = float((wide[0] - wide[1]).abs().max())
-        if differs > more_than_rounding(one) * float(wide[0].abs().max()):
-            found[name] = differs
+        if isinstance(one, torch.Tensor | int | float):
+            by = _differs(torch.as_tensor(one), torch.as_tensor(other))
+            if by:
+                found[name] = by
     return found
+
+
+def _differs(one: torch.Tensor, other: torch.Tensor) -> float:
+    """Return by how much; 0 if rounding explains it, or if they are of different forms."""
+    forms = [(value.shape, value.dtype, value.layout) for value in (one, other)]
+    if forms[0] != forms[1] or one.layout is not torch.strided or not one.numel():
+        return 0.0
+    wide = torch.complex128 if one.is_complex() else torch.float64
+    first, second = (value.detach().to(wide).nan_to_num() for value in (one, other))
+    by = float((first - second).abs().max())
+    is_exact = not (one.is_floating_point() or one.is_complex())
+    allowed = 0.0 if is_exact else more_than_rounding(one) * float(first.abs().max())
+    return by if by > allowed else 0.0
 
 
 def more_than_rounding(result: torch.Tensor) -> float:

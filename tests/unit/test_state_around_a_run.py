@@ -198,9 +198,18 @@ def test_a_function_that_counts_in_what_is_not_put_back_cannot_be_checked() -> N
         calls.append(1)
         return x * (20 + len(calls))
 
-    run = harness()(slowly, torch.ones(20))
-    with pytest.raises(CheckError, match="eager does not give the same twice"):
-        run.check_numerics()
+    def exactly(x: Tensor) -> tuple[Tensor, Tensor, int]:
+        calls.append(1)
+        return x, torch.zeros(2, dtype=torch.long) + len(calls), len(calls)
+
+    for changing, name in (
+        (slowly, "output"),
+        (exactly, r"output\[1\]"),
+        (exactly, r"output\[2\]"),
+    ):
+        run = harness()(changing, torch.ones(20))
+        with pytest.raises(CheckError, match=rf"same twice[\s\S]*  {name}: differs by \d"):
+            run.check_numerics()
 
 
 def test_arrays_among_arguments_are_copied_and_compared() -> None:
