@@ -7,6 +7,7 @@ instead of what rounding does, and everything would be allowed.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -20,17 +21,20 @@ def not_repeated(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[st
     """
     found = {}
     for name, one in first.items():
-        other = second.get(name)
+        other: Any = second.get(name)
         if name.startswith("gradient of ") or type(one) is not type(other):
             continue
-        if isinstance(one, torch.Tensor | int | float):
-            by = _differs(torch.as_tensor(one), torch.as_tensor(other))
+        if isinstance(one, int | float):
+            with suppress(OverflowError):  # too large an integer to say by how much
+                one, other = (torch.tensor(float(x), dtype=torch.float64) for x in (one, other))
+        if isinstance(one, torch.Tensor):
+            by = _differs(one, other)
             if by:
                 found[name] = by
     return found
 
 
-def _differs(one: torch.Tensor, other: torch.Tensor) -> float:
+def _differs(one: torch.Tensor, other: Any) -> float:
     """Return by how much; 0 if rounding explains it, or if they are of different forms."""
     forms = [(value.shape, value.dtype, value.layout) for value in (one, other)]
     if forms[0] != forms[1] or one.layout is not torch.strided or not one.numel():
