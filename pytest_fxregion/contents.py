@@ -112,7 +112,7 @@ def random_numbers() -> list[Callable[[], None]]:
     numpy = sys.modules.get("numpy.random")
     found: list[Callable[[], None]] = [partial(random.setstate, random.getstate())]
     if numpy is not None:
-        found.append(partial(numpy.set_state, numpy.get_state()))
+        found.append(partial(numpy.set_state, numpy.get_state(legacy=False)))
     return found
 
 
@@ -130,7 +130,7 @@ def _of_generator(value: Any) -> Callable[[], None] | None:
         return partial(value.set_state, value.get_state())
     numpy = sys.modules.get("numpy.random")
     if numpy is not None and kind is numpy.RandomState:
-        return partial(value.set_state, value.get_state())
+        return partial(value.set_state, value.get_state(legacy=False))
     if numpy is not None and kind is numpy.Generator:
         return partial(setattr, value.bit_generator, "state", value.bit_generator.state)
     return None

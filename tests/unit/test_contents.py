@@ -118,9 +118,10 @@ def test_the_modules_that_are_loaded_are_no_content() -> None:
         (random.Random(0), lambda g: g.random()),
         (numpy.random.default_rng(0), lambda g: g.random()),
         (numpy.random.RandomState(0), lambda g: g.rand()),
+        (numpy.random.RandomState(numpy.random.SFC64(0)), lambda g: g.rand()),
         (torch.Generator(), lambda g: torch.rand(1, generator=g).item()),
     ],
-    ids=["python", "numpy", "numpy's older", "torch"],
+    ids=["python", "numpy", "numpy's older", "numpy's both", "torch"],
 )
 @pytest.mark.parametrize("held", [lambda g: g, lambda g: Mine(g=[g])], ids=["itself", "held"])
 def test_a_generator_draws_the_same_again(
