@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, TensorDataset
@@ -347,6 +348,26 @@ def test_bags_of_embeddings_have_the_sizes_that_a_gpu_gives(
     torch.testing.assert_close(got.cpu(), expected)
     torch.autograd.backward((expected.sin().sum(), got.sin().sum()))
     torch.testing.assert_close(on_device.weight.grad.cpu(), bag.weight.grad)
+
+
+@pytest.mark.parametrize("mode", [0, 1, 2])
+@pytest.mark.parametrize("with_last_offset", [False, True])
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+def test_all_that_a_bag_of_embeddings_gives_is_as_it_is_traced(
+    mode: int, with_last_offset: bool, dtype: torch.dtype
+) -> None:
+    table = torch.randn(7, 3, device="cuda")
+    indices = torch.tensor([0, 3, 3, 6, 1], device="cuda", dtype=dtype)
+    offsets = torch.tensor([0, 2, 5], device="cuda", dtype=dtype)
+    options = (False, mode, False, None, with_last_offset, -1)
+    with FakeTensorMode() as fake:
+        given: list[Any] = [fake.from_tensor(tensor) for tensor in (table, indices, offsets)]
+    for operator in (torch._embedding_bag, torch._embedding_bag_forward_only):
+        with fake:
+            traced = [(t.shape, t.dtype) for t in operator(*given, *options)]
+        found = operator(table, indices, offsets, *options)
+        assert [(t.shape, t.dtype) for t in found] == traced
+        assert found[1].tolist() == [0, 0, 1, 1, 1]
 
 
 def test_function_transforms_and_modes() -> None:

@@ -211,35 +211,46 @@ at::Tensor& baddbmm_dtype_out(
   return out.copy_(baddbmm_dtype(self, a, b, type, beta, alpha));
 }
 
-// CUDA's sizes of bags have an entry for the last offset, too; it is the end of the bag before.
+// What CUDA gives beside the result has other sizes: a bag for each index in every mode, an entry of
+// the bags' sizes for the last offset too (the end of the bag before), and largest values in the mode
+// that takes them, the third, only.
 using Bags = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
 
-Bags with_all_sizes(const Bags& found, const at::Tensor& offsets) {
-  const auto& [out, bag_of_index, sizes, largest] = found;
+Bags with_sizes_of_cuda(
+    const Bags& found, const at::Tensor& indices, const at::Tensor& offsets, int64_t mode) {
+  const auto& [out, bags, sizes, largest] = found;
+  const auto count = indices.size(0);
+  const auto starts = on_host(offsets);
+  const auto bag_of_index = bags.size(0) == count
+      ? bags
+      : at::searchsorted(starts, at::arange(count, starts.options()), false, /*right=*/true) - 1;
   const auto missing = offsets.size(0) - sizes.size(0);
   const auto all = missing > 0 ? at::constant_pad_nd(sizes, {0, missing}) : sizes;
-  return {on_device(out), on_device(bag_of_index), on_device(all), on_device(largest)};
+  const auto type = indices.scalar_type();
+  return {
+      on_device(out), on_device(bag_of_index.to(type)), on_device(all.to(type)),
+      on_device((mode == 2 ? largest : at::empty({0}, largest.options())).to(type))};
 }
 
 Bags embedding_bag(
     const at::Tensor& weight, const at::Tensor& indices, const at::Tensor& offsets, bool scale,
     int64_t mode, bool sparse, const std::optional<at::Tensor>& weights, bool with_last_offset,
     int64_t padding) {
-  return with_all_sizes(
+  return with_sizes_of_cuda(
       at::_embedding_bag(
           on_host(weight), on_host(indices), on_host(offsets), scale, mode, sparse,
           on_host(weights), with_last_offset, padding),
-      offsets);
+      indices, offsets, mode);
 }
 Bags embedding_bag_forward_only(
     const at::Tensor& weight, const at::Tensor& indices, const at::Tensor& offsets, bool scale,
     int64_t mode, bool sparse, const std::optional<at::Tensor>& weights, bool with_last_offset,
     int64_t padding) {
-  return with_all_sizes(
+  return with_sizes_of_cuda(
       at::_embedding_bag_forward_only(
           on_host(weight), on_host(indices), on_host(offsets), scale, mode, sparse,
           on_host(weights), with_last_offset, padding),
-      offsets);
+      indices, offsets, mode);
 }
 
 // cuDNN's CTC loss has no counterpart on the CPU; torch's own CUDA kernel has.
