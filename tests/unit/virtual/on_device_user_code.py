@@ -361,8 +361,9 @@ def test_all_that_a_bag_of_embeddings_gives_is_as_it_is_traced(
     offsets = torch.tensor([0, 2, 5], device="cuda", dtype=dtype)
     options = (False, mode, False, None, with_last_offset, -1)
     with FakeTensorMode() as fake:
-        given: list[Any] = [fake.from_tensor(tensor) for tensor in (table, indices, offsets)]
-    for operator in (torch._embedding_bag, torch._embedding_bag_forward_only):
+        given = [fake.from_tensor(tensor) for tensor in (table, indices, offsets)]
+    operators: list[Any] = [torch._embedding_bag, torch._embedding_bag_forward_only]
+    for operator in operators:
         with fake:
             traced = [(t.shape, t.dtype) for t in operator(*given, *options)]
         found = operator(table, indices, offsets, *options)
