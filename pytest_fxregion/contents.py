@@ -16,7 +16,8 @@ import operator
 import random
 import sys
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -114,6 +115,19 @@ def random_numbers() -> list[Callable[[], None]]:
     if numpy is not None:
         found.append(partial(numpy.set_state, numpy.get_state(legacy=False)))
     return found
+
+
+@contextmanager
+def drawing_from(states: Iterable[Callable[[], None]]) -> Iterator[None]:
+    """Draw in a scope what was to be drawn when :func:`random_numbers` was asked."""
+    now = random_numbers()
+    for state in states:
+        state()
+    try:
+        yield
+    finally:
+        for state in now:
+            state()
 
 
 def draws_random_numbers(value: Any) -> bool:

@@ -28,6 +28,7 @@ from pytest_fxregion._torch import (
 )
 from pytest_fxregion.call import Call, hooks_copied, named_leaves, named_parameters
 from pytest_fxregion.containers import flat, flatten_with_names, mapped, replaced
+from pytest_fxregion.contents import drawing_from
 from pytest_fxregion.errors import CheckError
 from pytest_fxregion.held_state import HeldState
 from pytest_fxregion.objects import is_a
@@ -119,23 +120,28 @@ def execute(
 
 @dataclass(frozen=True)
 class Again:
-    """A call, to be run again from the same inputs, seed and cotangents."""
+    """A call, to be run again from the same inputs, seed and cotangents.
+
+    ``draws`` are the states of other random numbers than torch's, which the test may draw from too.
+    """
 
     call: Call
     seed: int
     backward: bool
     cotangents: tuple[torch.Tensor, ...]
     dynamic: bool | None
+    draws: tuple[Callable[[], None], ...] = ()
 
     def run(self, function: Callable[..., Any] | None = None) -> dict[str, Any]:
         """Run it, with ``function`` (its compiled form) in the function's place; named values."""
-        return execute(
-            self.call,
-            run=function,
-            seed=self.seed,
-            backward=self.backward,
-            grad_outputs=self.cotangents or None,
-        ).values
+        with drawing_from(self.draws):
+            return execute(
+                self.call,
+                run=function,
+                seed=self.seed,
+                backward=self.backward,
+                grad_outputs=self.cotangents or None,
+            ).values
 
 
 def _changed_by_gradients(

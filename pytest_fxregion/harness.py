@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -44,6 +44,7 @@ from pytest_fxregion.checks.numerics import Tolerance
 from pytest_fxregion.checks.outside import results_outside
 from pytest_fxregion.checks.roundings import Samples
 from pytest_fxregion.checks.traced_accumulations import Tracked
+from pytest_fxregion.contents import drawing_from, random_numbers
 from pytest_fxregion.device import Device
 from pytest_fxregion.device.virtual.launches import recorded
 from pytest_fxregion.errors import CheckError, FxRegionError, FxRegionWarning
@@ -126,6 +127,7 @@ class FxRegion:
         call = Call(function, args, kwargs)
         self._forget_scripts(name)
         annotated = AnnotatedLines()
+        draws = tuple(random_numbers())
         step("running eagerly")
         eager, watched = self._run_eager(call, backward, grad_outputs, annotated)
         cotangents = eager.cotangents or None
@@ -153,7 +155,7 @@ class FxRegion:
                     before_backward=between_graphs.watch_call,
                 )
             compilation = capture.result()
-            again = Again(call, self.seed, backward, eager.cotangents, dynamic)
+            again = Again(call, self.seed, backward, eager.cotangents, dynamic, draws)
             tracked = Tracked(
                 watched.found(), between_graphs.found(), watched.movable(), between_graphs.empty()
             )
@@ -165,6 +167,12 @@ class FxRegion:
             )
             if len(capture.result().graphs) != len(compilation.graphs):
                 outside = frozenset()  # it was compiled anew, with regions that gave their own
+
+        def reference_again() -> Mapping[str, Any]:
+            with drawing_from(draws):
+                wide, _ = self._run_in_float64(call, backward, cotangents, eager)
+            return {} if wide is None else wide.values
+
         machine_code = compile_kernels(compilation.kernels) if self._machine_code else ()
         run = RegionRun(
             test=self._test,
@@ -176,6 +184,7 @@ class FxRegion:
             precision=precision,
             outside=outside,
             eager_again=partial(eager_again, again),
+            reference_again=reference_again,
             samples=Samples(partial(eager_again, again), self.seed),
             explain=partial(self._explain, again, name),
             tracked=tracked,

@@ -18,7 +18,7 @@ from pytest_fxregion.checks.culprit import IsWrong
 from pytest_fxregion.checks.difference import Difference
 from pytest_fxregion.checks.gradient_accumulation import tagged_nodes
 from pytest_fxregion.checks.outside import unrepeatable
-from pytest_fxregion.checks.repeats import more_than_rounding, not_repeated
+from pytest_fxregion.checks.repeats import more_than_rounding, not_by_rounding, not_repeated
 from pytest_fxregion.checks.traced_accumulations import Tracked, wrong_sums
 from pytest_fxregion.errors import CheckError, FxRegionError
 from pytest_fxregion.execution import Results
@@ -55,6 +55,7 @@ class RegionRun:
     precision: torch.dtype | None
     outside: frozenset[str]
     eager_again: Callable[[], Mapping[str, Any]]
+    reference_again: Callable[[], Mapping[str, Any]]
     samples: numerics.Sampler
     explain: Callable[[IsWrong, numerics.Tolerance | None], str]
     tracked: Tracked
@@ -301,6 +302,8 @@ class RegionRun:
         """Raise if the function gives something else each time that it is called in eager."""
         __tracebackhide__ = True
         found = not_repeated(self.eager.values, self.eager_again())
+        if found and self.reference is not None:
+            found = not_by_rounding(found, self.reference.values, self.reference_again())
         if found:
             lines = "\n".join(f"  {name}: differs by {by:.2g}" for name, by in found.items())
             raise CheckError(
@@ -308,7 +311,7 @@ class RegionRun:
                 f"the compiled function to\n{lines}\n"
                 "something that the function reads and that is not put back is another one in each "
                 "call, as a list or an array that it closes over and writes to: pass it as an "
-                "argument, or read it before"
+                "argument, or read it before (or the test wrote to its inputs before this check)"
             )
 
     @property

@@ -23,6 +23,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from pytest_fxregion.checks.repeats import not_repeated
 from pytest_fxregion.errors import CheckError
 from tests.unit.test_harness import harness
 from tests.unit.test_objects import (
@@ -210,6 +211,43 @@ def test_a_function_that_counts_in_what_is_not_put_back_cannot_be_checked() -> N
         run = harness()(changing, torch.ones(20))
         with pytest.raises(CheckError, match=rf"same twice[\s\S]*  {name}: differs by \d"):
             run.check_numerics()
+
+
+@pytest.mark.filterwarnings("ignore:Dynamo does not know how to trace:UserWarning")
+@pytest.mark.parametrize(
+    "draw",
+    [lambda x: x * (1 + random.random()), lambda x: x * (1 + float(numpy.random.rand()))],
+    ids=["python", "numpy"],
+)
+def test_what_a_test_draws_between_a_run_and_its_check_is_no_difference(draw: Any) -> None:
+    run = harness()(draw, torch.ones(2))
+    drawn = random.random(), numpy.random.rand()
+    state = random.getstate()
+    again, wide = run.eager_again(), run.reference_again()
+    assert torch.equal(again["output"], run.eager.values["output"])
+    assert run.reference is not None
+    assert torch.equal(wide["output"], run.reference.values["output"])
+    assert random.getstate() == state
+    assert drawn != (random.random(), numpy.random.rand())
+
+
+def test_a_result_that_is_all_rounding_of_sums_in_no_fixed_order_can_be_checked() -> None:
+    """As additions by atomics on a GPU: here the order is another one in each call."""
+    calls: list[int] = []
+    terms = torch.randn(64, generator=torch.Generator().manual_seed(0)) * 1e3
+
+    def residual(x: Tensor) -> Tensor:
+        total = torch.zeros_like(x[0])
+        calls.append(1)
+        parts = list(x.unbind())
+        first = len(calls) % 8 * 8
+        for part in (*parts[first:], *parts[:first]):
+            total = total + part
+        return total - x.sum()
+
+    run = harness()(residual, terms)
+    run._hold_eager_to_itself()
+    assert not_repeated(run.eager.values, run.eager_again())
 
 
 def test_arrays_among_arguments_are_copied_and_compared() -> None:
