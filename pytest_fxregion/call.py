@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -24,6 +24,20 @@ from pytest_fxregion.containers import flatten_with_names, mapped
 from pytest_fxregion.objects import is_a, is_users_own
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Reached:
+    """What a call can reach, each under one name.
+
+    ``modules`` (by the prefix of its parameters' names) and ``optimizers`` are the function itself,
+    what it brings along (:func:`brought_along`) and arguments.  ``tensors`` are those that the
+    function brings along, and parameters of optimizers that have no other name.
+    """
+
+    modules: dict[str, nn.Module]
+    optimizers: dict[str, Optimizer]
+    tensors: dict[str, torch.Tensor]
 
 
 @dataclass(frozen=True)
@@ -50,48 +64,29 @@ class Call:
                 named[name] = value
         return named
 
-    def modules(self) -> dict[str, nn.Module]:
-        """Return every module that the call can reach, by the prefix of its parameters' names.
-
-        Those are the function itself, what it brings along (:func:`brought_along`) and arguments.
-        A module reached twice is named once.
-        """
-        return self._reached(nn.Module)
-
-    def optimizers(self) -> dict[str, Optimizer]:
-        """Return every optimizer that the call can reach, by name; one reached twice is once."""
-        return self._reached(Optimizer)
+    def reached(self) -> Reached:
+        """Return what the call can reach now.  It is all looked through, so ask once."""
+        brought, arguments = brought_along(self.function), self.argument_names()
+        leaves = flatten_with_names({**brought, **arguments}, plain=False)
+        modules, optimizers = _of_kind(leaves, nn.Module), _of_kind(leaves, Optimizer)
+        found = flatten_with_names(brought, plain=False)
+        tensors = {name: leaf for name, leaf in found if is_a(leaf, torch.Tensor)}
+        passed = [leaf for _, leaf in flatten_with_names(arguments, plain=False)]
+        parameters = [parameter for _, parameter in named_parameters(modules)]
+        known = {id(t) for t in (*tensors.values(), *passed, *parameters)}
+        for name, optimizer in optimizers.items():
+            for number, parameter in enumerate(parameters_of(optimizer)):
+                if id(parameter) not in known:
+                    tensors[f"{name}.params[{number}]"] = parameter
+        return Reached(modules, optimizers, tensors)
 
     def reaches_compiled(self) -> bool:
         """Whether something that the call can reach is what ``torch.compile`` gave."""
         every = {**brought_along(self.function), **self.argument_names()}
-        found = flatten_with_names(every, plain=False)
-        inner = (m for module in self.modules().values() for m in module.modules())
-        return any(map(is_compiled, (*(leaf for _, leaf in found), *inner)))
-
-    def _reached(self, kind: type[T]) -> dict[str, T]:
-        found = {**brought_along(self.function), **self.argument_names()}
-        unique: dict[int, tuple[str, T]] = {}
-        for name, leaf in flatten_with_names(found, plain=False):
-            if is_a(leaf, kind):
-                unique.setdefault(id(leaf), (name, leaf))
-        return dict(unique.values())
-
-    def brought_tensors(self) -> dict[str, torch.Tensor]:
-        """Return the tensors that the function brings along, by name.
-
-        The parameters of optimizers are among them, unless they have another name already.
-        """
-        found = flatten_with_names(brought_along(self.function), plain=False)
-        tensors = {name: leaf for name, leaf in found if is_a(leaf, torch.Tensor)}
-        arguments = [v for _, v in flatten_with_names(self.argument_names(), plain=False)]
-        parameters = [parameter for _, parameter in named_parameters(self.modules())]
-        known = {id(t) for t in (*tensors.values(), *arguments, *parameters)}
-        for name, optimizer in self.optimizers().items():
-            for number, parameter in enumerate(parameters_of(optimizer)):
-                if id(parameter) not in known:
-                    tensors[f"{name}.params[{number}]"] = parameter
-        return tensors
+        leaves = flatten_with_names(every, plain=False)
+        modules = _of_kind(leaves, nn.Module).values()
+        inner = (m for module in modules for m in module.modules())
+        return any(map(is_compiled, (*(leaf for _, leaf in leaves), *inner)))
 
     def in_float64(self) -> Call:
         """Return the same call with every floating-point argument and parameter in float64.
@@ -170,6 +165,15 @@ class _Widening:
         return twin
 
 
+def _of_kind(leaves: Iterable[tuple[str, Any]], kind: type[T]) -> dict[str, T]:
+    """Return those of a kind, each by its first name."""
+    unique: dict[int, tuple[str, T]] = {}
+    for name, leaf in leaves:
+        if is_a(leaf, kind):
+            unique.setdefault(id(leaf), (name, leaf))
+    return dict(unique.values())
+
+
 def brought_along(function: Any) -> dict[str, Any]:
     """Return what a function uses besides its arguments, by name.
 
@@ -237,8 +241,9 @@ def named_leaves(call: Call) -> dict[int, str]:
     """Return the names of the tensors that gradients are collected for, by identity."""
     names: dict[int, str] = {}
     arguments = flatten_with_names(call.argument_names(), plain=False)
-    brought = call.brought_tensors().items()
-    for name, value in (*arguments, *named_parameters(call.modules()), *brought):
+    reached = call.reached()
+    parameters = named_parameters(reached.modules)
+    for name, value in (*arguments, *parameters, *reached.tensors.items()):
         if is_a(value, torch.Tensor):
             names.setdefault(id(value), name)
     return names

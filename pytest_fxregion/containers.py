@@ -33,7 +33,8 @@ from pytest_fxregion.objects import (
     set_entries,
 )
 
-_TABLES = (dict, OrderedDict, defaultdict)
+_TABLES = frozenset((dict, OrderedDict, defaultdict))
+_COMMON = _TABLES | {list, tuple}
 
 
 def flatten_with_names(tree: Mapping[str, Any], *, plain: bool = True) -> list[tuple[str, Any]]:
@@ -43,7 +44,7 @@ def flatten_with_names(tree: Mapping[str, Any], *, plain: bool = True) -> list[t
     holds itself.  Without ``plain`` numbers and texts are left out: a vocabulary has a hundred
     thousand of them.
     """
-    holding = what_holds_tensors(tree.values())
+    holding = _Holding(tree.values())
     found: list[tuple[str, Any]] = []
     once = dict[int, Any]()  # what is looked into once, and was
     inside = set[int]()  # lists and the like on the way here
@@ -55,9 +56,9 @@ def flatten_with_names(tree: Mapping[str, Any], *, plain: bool = True) -> list[t
             if id(value) in inside:
                 once[id(value)] = value
                 continue
-            if id(value) in once or (not plain and type(value) in PLAIN):
+            if id(value) in once or (not plain and _is_boring(value)):
                 continue
-            inner = _named(value, plain, holding)
+            inner = _named(value, holding)
             if inner is None:
                 found.append((_joined(path, key), value))
                 continue
@@ -86,26 +87,45 @@ def _joined(path: Sequence[str], key: str) -> str:
 
 def _is_object(value: object) -> bool:
     """Whether it is one of the user's own that pytree does not know."""
-    return is_users_own(value) and parts_of(value) is None
+    return type(value) not in _COMMON and is_users_own(value) and parts_of(value) is None
 
 
-def _named(value: Any, plain: bool, holding: set[int]) -> Iterator[tuple[str, Any]] | None:
+class _Holding:
+    """What of some values holds tensors, looked for when an object of the user's own is met."""
+
+    def __init__(self, values: Iterable[Any]) -> None:
+        self._values = values
+        self._found: set[int] | None = None
+
+    def __contains__(self, value: object) -> bool:
+        if self._found is None:
+            self._found = what_holds_tensors(self._values)
+        return id(value) in self._found
+
+
+def _named(value: Any, holding: _Holding) -> Iterator[tuple[str, Any]] | None:
     """Return what a value holds, by ``.name`` or ``[key]``; None if it is a leaf."""
     kind = type(value)
     if kind in PLAIN:
         return None
     if kind is list or kind is tuple:
-        return iter(()) if _is_boring(value, plain) else _numbered(value)
+        return _numbered(value)
     if kind in _TABLES:
-        return iter(()) if _is_boring(value.values(), plain) else _keyed(value)
+        return _keyed(value)
     parts = named_parts_of(value)
     if parts is not None:
         return iter(parts)
-    return _of_object(value) if id(value) in holding and is_users_own(value) else None
+    return _of_object(value) if is_users_own(value) and value in holding else None
 
 
-def _is_boring(values: Iterable[Any], plain: bool) -> bool:
-    return not plain and PLAIN.issuperset(map(type, values))
+def _is_boring(value: Any) -> bool:
+    """Whether it is a number or a text, or a container of nothing else."""
+    kind = type(value)
+    if kind is list or kind is tuple:
+        return PLAIN.issuperset(map(type, value))
+    if kind in _TABLES:
+        return PLAIN.issuperset(map(type, value.values()))
+    return kind in PLAIN
 
 
 def _numbered(values: Iterable[Any]) -> Iterator[tuple[str, Any]]:
@@ -138,14 +158,14 @@ def mapped(function: Callable[[Any], Any], tree: Any, known: dict[int, Any] | No
 
     ``known`` remembers the copies, by the identity of the original, from one call to the next.
     """
-    return _Copying(function, {} if known is None else known, what_holds_tensors([tree])).of(tree)
+    return _Copying(function, {} if known is None else known, _Holding([tree])).of(tree)
 
 
 class _Copying:
     """Makes the copy of one tree."""
 
     def __init__(
-        self, function: Callable[[Any], Any], objects: dict[int, Any], holding: set[int]
+        self, function: Callable[[Any], Any], objects: dict[int, Any], holding: _Holding
     ) -> None:
         self._function = function
         self._objects = objects
@@ -199,7 +219,7 @@ class _Copying:
             return self._begun(self._containers, value, deque(maxlen=value.maxlen))
         parts = parts_of(value)
         if parts is None:
-            if id(value) in self._holding and is_users_own(value):
+            if is_users_own(value) and value in self._holding:
                 return self._begun(self._objects, value, copy_of(value))
             return self._function(value)
         self._containers[id(value)] = value  # what is registered and holds itself stays there
@@ -236,9 +256,7 @@ def what_holds_tensors(values: Iterable[Any]) -> set[int]:
         if issubclass(type(value), torch.Tensor | nn.Module | Optimizer):
             tensors.append(id(value))
             continue
-        for inner in values_in(value):
-            if type(inner) not in PLAIN:
-                pending.append((inner, id(value)))
+        pending += [(inner, id(value)) for inner in values_in(value) if not _is_boring(inner)]
     found = set[int]()
     while tensors:
         current = tensors.pop()

@@ -15,7 +15,7 @@ from __future__ import annotations
 import operator
 import random
 import sys
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,7 +28,6 @@ from pytest_fxregion.containers import values_in, what_holds_tensors
 from pytest_fxregion.objects import (
     PLAIN,
     attributes_of,
-    entries_of,
     is_a,
     is_namespace,
     is_of_a_library,
@@ -38,6 +37,8 @@ from pytest_fxregion.objects import (
     set_entries,
 )
 
+_BASES: tuple[Any, ...] = (dict, list, set, deque)
+
 
 @dataclass(frozen=True)
 class Content:
@@ -45,19 +46,19 @@ class Content:
 
     holder: Any
     items: Sequence[Any]
-    attributes: dict[str, Any]
+    attributes: dict[str, Any] | None  # None for what is no object of the user's own
 
     @classmethod
     def of(cls, holder: Any) -> Content:
         """Return what it holds now."""
-        return cls(holder, _items(holder), attributes_of(holder) if is_users_own(holder) else {})
+        return cls(holder, _items(holder), attributes_of(holder) if is_users_own(holder) else None)
 
     def put_back(self) -> None:
         """Let the holder hold it again; if it does, leave it alone."""
         holder = self.holder
         if not _are_the_same(_items(holder), self.items):
             _set_items(holder, self.items)
-        if not is_users_own(holder):
+        if self.attributes is None:
             return
         now = attributes_of(holder)
         for key in now.keys() - self.attributes.keys():
@@ -152,22 +153,24 @@ def _of_generator(value: Any) -> Callable[[], None] | None:
 
 def _base_of(value: Any) -> Any:
     """Return as which of Python's own a value can be filled; None if it holds nothing."""
-    bases: tuple[Any, ...] = (dict, list, set, deque)
-    return next((base for base in bases if is_a(value, base)), None)
+    kind = type(value)
+    return kind if kind in _BASES else next((b for b in _BASES if issubclass(kind, b)), None)
 
 
 def _items(holder: Any) -> Sequence[Any]:
-    """Return what it holds without a name, in order; of a dictionary keys and values in turn."""
+    """Return what it holds without a name, in order; of a dictionary the keys, then the values."""
     base = _base_of(holder)
     if base is dict:
-        return [part for entry in entries_of(holder) for part in entry]
+        kind = OrderedDict if is_a(holder, OrderedDict) else dict  # which has its own order
+        return [*kind.keys(holder), *kind.values(holder)]
     return [] if base is None else list(base.__iter__(holder))
 
 
 def _set_items(holder: Any, items: Sequence[Any]) -> None:
     base = _base_of(holder)
     if base is dict:
-        set_entries(holder, zip(items[::2], items[1::2], strict=True))
+        count = len(items) // 2
+        set_entries(holder, zip(items[:count], items[count:], strict=True))
     elif base is list:
         list.__setitem__(holder, slice(None), items)
     elif base is set:

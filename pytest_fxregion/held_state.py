@@ -13,9 +13,10 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 
-from pytest_fxregion._torch import forget_compiled_call
+from pytest_fxregion._torch import forget_compiled_call, is_wrapper_subclass, storage_key
 from pytest_fxregion.call import Call, brought_along, named_parameters, parameters_of
 from pytest_fxregion.containers import flat, flatten_with_names, replaced
 from pytest_fxregion.contents import (
@@ -24,10 +25,12 @@ from pytest_fxregion.contents import (
     draws_random_numbers,
     random_numbers,
 )
-from pytest_fxregion.objects import is_a, is_users_own
+from pytest_fxregion.errors import FxRegionError
+from pytest_fxregion.objects import PLAIN, is_a, is_users_own
 
 # What every module has: whether it trains, its hooks, its tables of parameters and buffers.
 _OF_EVERY_MODULE = frozenset(vars(nn.Module()))
+_TABLES = frozenset(map(type, vars(nn.Module()).values())) - PLAIN
 
 
 @dataclass
@@ -50,10 +53,11 @@ class HeldState:
         brought = brought_along(call.function)
         objects = {name: value for name, value in brought.items() if is_users_own(value)}
         generators = filter(draws_random_numbers, brought.values())
+        reached = call.reached()
         return cls(
-            call.modules(),
-            call.optimizers(),
-            call.brought_tensors(),
+            reached.modules,
+            reached.optimizers,
+            reached.tensors,
             _around=[*flat((call.args, call.kwargs)), *objects.values(), *generators],
             _objects=objects,
         )
@@ -73,21 +77,22 @@ class HeldState:
         copies.
         """
         every = [m for module in self.modules.values() for m in module.modules()]
-        tensors = {id(t): t for m in every for t in (*m.parameters(), *m.buffers())}
+        tensors = {id(t): t for m in every for t in _own_tensors(m)}
         tensors |= {id(t): t for t in self.tensors.values()}
         states = [optimizer.state for optimizer in self.optimizers.values()]
         for state in states:
             for entry in state.values():
                 tensors |= {id(t): t for t in entry.values() if is_a(t, torch.Tensor)}
         used = {id(t) for optimizer in self.optimizers.values() for t in parameters_of(optimizer)}
-        self._values = {key: tensor.detach().clone() for key, tensor in tensors.items()}
+        places = {key: tensor.detach() for key, tensor in tensors.items()}
+        self._values = {key: place.clone() for key, place in places.items()}
         gradients = {key: tensor.grad for key, tensor in tensors.items() if tensor.is_leaf}
         for key, gradient in gradients.items():
             tensors[key].grad = gradient.clone() if gradient is not None and key in used else None
         # A module may also replace a buffer, or count in an attribute.
-        held: list[Any] = [
-            d for m in every for d in (m.__dict__, m._parameters, m._buffers, m._modules)
-        ]
+        tables = [table for m in every for table in _tables(m)]
+        empty = [table for table in tables if not table]  # most of them
+        held: list[Any] = [*map(vars, every), *filter(None, tables)]
         held += [d for state in states for d in (state, *state.values())]
         held += [g for optimizer in self.optimizers.values() for g in optimizer.param_groups]
         put_back = [Content.of(holder).put_back for holder in held]
@@ -101,8 +106,12 @@ class HeldState:
         finally:
             for each in put_back:
                 each()
+            for table in empty:
+                table.clear()
             with torch.no_grad():
                 for key, tensor in tensors.items():
+                    if _memory(tensor) != _memory(places[key]):
+                        tensor.data = places[key]
                     if not torch.equal(tensor, self._values[key]):
                         tensor.copy_(self._values[key])
                 for key, gradient in gradients.items():
@@ -113,7 +122,7 @@ class HeldState:
         found: dict[str, Any] = dict(self._buffers())
         for name, tensor in (*named_parameters(self.modules), *self.tensors.items()):
             before = self._values.get(id(tensor))
-            if before is None or not torch.equal(tensor, before):
+            if before is None or not _are_equal(tensor, before):
                 found.setdefault(name, tensor)
         for name, leaf in replaced(self._leaves, self._flat()).items():
             found.setdefault(name, leaf)
@@ -141,6 +150,37 @@ class HeldState:
                 dot = f"{path}." if path else ""
                 found |= {dot + key: value for key, value in _own_attributes(inner).items()}
         return flatten_with_names(found)
+
+
+def _own_tensors(module: nn.Module) -> Iterator[torch.Tensor]:
+    """Yield its parameters and buffers, without those of the modules in it."""
+    for name, parameter in nn.Module.named_parameters(module, recurse=False):
+        if is_lazy(parameter):
+            raise FxRegionError(
+                f"{name!r} of a {type(module).__name__} has no shape before its first call: call "
+                "the module once before it is handed to fxregion"
+            )
+        yield parameter
+    for _, buffer in nn.Module.named_buffers(module, recurse=False):
+        yield buffer
+
+
+def _memory(tensor: torch.Tensor) -> object:
+    """Return what says where a tensor's elements lie; None if that cannot be told."""
+    if is_wrapper_subclass(tensor) or tensor.layout is not torch.strided:
+        return None
+    form = tensor.shape, tensor.stride(), tensor.storage_offset(), tensor.dtype
+    return (*form, storage_key(tensor))
+
+
+def _are_equal(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return (one.dtype, one.device) == (other.dtype, other.device) and torch.equal(one, other)
+
+
+def _tables(module: nn.Module) -> list[Any]:
+    """Return the tables that every module has: of parameters, buffers, modules and hooks."""
+    own = vars(module).items()
+    return [value for key, value in own if key in _OF_EVERY_MODULE and type(value) in _TABLES]
 
 
 def _own_attributes(module: nn.Module) -> dict[str, Any]:

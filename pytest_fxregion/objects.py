@@ -25,6 +25,8 @@ from torch.optim.lr_scheduler import LRScheduler
 T = TypeVar("T")
 
 PLAIN = frozenset((int, float, complex, bool, str, bytes, type(None)))
+# Met so often that nothing is looked up for them.
+_CONTAINERS = frozenset((list, tuple, dict, OrderedDict, set))
 # Never objects of the user's own that hold tensors.
 _OTHERS = (torch.Tensor, nn.Module, Optimizer, ModuleType, type, enum.Enum, BaseException)
 _NOT_THE_USERS = frozenset(("torch", "triton", "pytest_fxregion", "pytest", "_pytest", "pluggy"))
@@ -43,6 +45,8 @@ def is_users_own(value: object) -> bool:
     Schedulers count: they hold an optimizer, and where they are.
     """
     kind = type(value)
+    if kind in _CONTAINERS:
+        return False
     if kind is SimpleNamespace or issubclass(kind, LRScheduler):
         return True
     home = _home(kind).partition(".")[0]

@@ -193,7 +193,7 @@ def test_modules_as_arguments_are_named_by_the_argument() -> None:
 
 def test_a_module_reached_twice_is_named_once() -> None:
     model = Scale()
-    assert call(lambda a, b: model(a(b)), model, leaf(2)).modules() == {"model": model}
+    assert call(lambda a, b: model(a(b)), model, leaf(2)).reached().modules == {"model": model}
 
 
 def test_globals_that_the_function_names_are_found() -> None:

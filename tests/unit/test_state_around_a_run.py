@@ -4,6 +4,7 @@ what each call draws or counts is the same in every run, or the check says that 
 
 from __future__ import annotations
 
+import copy
 import functools
 import logging
 import queue
@@ -23,8 +24,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from pytest_fxregion.call import Call
 from pytest_fxregion.checks.repeats import not_repeated
-from pytest_fxregion.errors import CheckError
+from pytest_fxregion.errors import CheckError, FxRegionError
+from pytest_fxregion.execution import execute
 from tests.unit.test_harness import harness
 from tests.unit.test_objects import (
     Disguised,
@@ -229,6 +232,50 @@ def test_what_a_test_draws_between_a_run_and_its_check_is_no_difference(draw: An
     assert torch.equal(wide["output"], run.reference.values["output"])
     assert random.getstate() == state
     assert drawn != (random.random(), numpy.random.rand())
+
+
+class Registering(nn.Linear):
+    """Registers in every call what modules keep in tables that every module has."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.register_buffer("mean", x.detach().mean(0), persistent=False)
+        self.register_forward_hook(lambda module, inputs, output: output * 2)
+        return super().forward(x)
+
+
+class Exchanging(nn.Linear):
+    """Gives its parameters other data: a part, in another dtype."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        result = super().forward(x)
+        self.weight.data = self.weight.data[:1].double()
+        self.bias.data = self.bias.data.clone()
+        return result
+
+
+def test_hooks_and_buffers_that_a_call_registers_are_gone_afterwards() -> None:
+    module = Registering(2, 2)
+    before = {key: copy.copy(value) for key, value in vars(module).items()}
+    execute(Call(module, (torch.ones(3, 2),), {}), seed=0, backward=True)
+    assert vars(module) == before
+
+
+def test_parameters_lie_where_they_lay_after_a_call_that_exchanged_their_data() -> None:
+    module = Exchanging(2, 2)
+    weight, bias = (parameter.detach() for parameter in module.parameters())
+    values = weight.clone()
+    results = execute(Call(module, (torch.ones(3, 2),), {}), seed=0, backward=False)
+    assert results.values["weight after the call"].dtype == torch.float64
+    assert torch.equal(module.weight, values)
+    assert module.weight.dtype == torch.float32
+    assert module.weight.data_ptr() == weight.data_ptr()
+    assert module.bias.data_ptr() == bias.data_ptr()
+
+
+def test_a_module_whose_parameters_have_no_shape_yet_is_refused_by_name() -> None:
+    module = nn.Sequential(nn.LazyLinear(2))
+    with pytest.raises(FxRegionError, match="'weight' of a LazyLinear has no shape"):
+        execute(Call(module, (torch.ones(3, 2),), {}), seed=0, backward=False)
 
 
 def test_a_result_that_is_all_rounding_of_sums_in_no_fixed_order_can_be_checked() -> None:
