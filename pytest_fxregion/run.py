@@ -311,7 +311,7 @@ class RegionRun:
                 f"the compiled function to\n{lines}\n"
                 "something that the function reads and that is not put back is another one in each "
                 "call, as a list or an array that it closes over and writes to: pass it as an "
-                "argument, or read it before (or the test wrote to its inputs before this check)"
+                "argument, or read it before; or the test changed it between the run and this check"
             )
 
     @property
