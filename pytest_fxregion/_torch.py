@@ -653,6 +653,7 @@ _TRANSPARENT_WRAPPERS = (
     "aot_module_simplified.<locals>.forward",
     "_create_runtime_wrapper.<locals>.runtime_wrapper",
     "FunctionalizedRngRuntimeWrapper.post_compile.<locals>.wrapper",  # 2.11
+    "EffectTokensWrapper.post_compile.<locals>.inner_fn",  # 2.11, around what was just compiled
 )
 
 # How the function that Inductor writes refers to operators.
@@ -681,6 +682,8 @@ def generated_call(artifact: Any) -> tuple[Any, bool] | None:
             return None
         metadata = cells.get("runtime_metadata")
         if metadata and metadata.cell_contents.is_rng_op_functionalized:
+            return None
+        if "num_tokens" in cells and cells["num_tokens"].cell_contents:
             return None
         inner = [c for n in ("fn", "compiled_fn", "_inner_compiled_fn") if (c := cells.get(n))]
         if len(inner) != 1:
