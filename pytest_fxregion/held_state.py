@@ -112,7 +112,7 @@ class HeldState:
                 for key, tensor in tensors.items():
                     if _memory(tensor) != _memory(places[key]):
                         tensor.data = places[key]
-                    if not torch.equal(tensor, self._values[key]):
+                    if not _are_equal(tensor, self._values[key]):
                         tensor.copy_(self._values[key])
                 for key, gradient in gradients.items():
                     tensors[key].grad = gradient
@@ -174,7 +174,22 @@ def _memory(tensor: torch.Tensor) -> object:
 
 
 def _are_equal(one: torch.Tensor, other: torch.Tensor) -> bool:
-    return (one.dtype, one.device) == (other.dtype, other.device) and torch.equal(one, other)
+    if (one.dtype, one.device, one.layout) != (other.dtype, other.device, other.layout):
+        return False
+    return one.shape == other.shape and all(map(torch.equal, _stored(one), _stored(other)))
+
+
+def _stored(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Return the tensors that hold a sparse tensor, which ``torch.equal`` does not take."""
+    tensor = tensor.detach()
+    if tensor.layout is torch.sparse_coo:
+        tensor = tensor.coalesce()
+        return tensor.indices(), tensor.values()
+    if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
+        return tensor.crow_indices(), tensor.col_indices(), tensor.values()
+    if tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
+        return tensor.ccol_indices(), tensor.row_indices(), tensor.values()
+    return (tensor,)
 
 
 def _tables(module: nn.Module) -> list[Any]:

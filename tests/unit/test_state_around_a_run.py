@@ -272,6 +272,29 @@ def test_parameters_lie_where_they_lay_after_a_call_that_exchanged_their_data() 
     assert module.bias.data_ptr() == bias.data_ptr()
 
 
+class Counting(nn.Module):
+    """Doubles what is in a sparse buffer."""
+
+    counts: Tensor
+
+    def __init__(self, counts: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("counts", counts)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.counts.mul_(2)
+        return x
+
+
+@pytest.mark.filterwarnings("ignore:Sparse")
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr, torch.sparse_csc])
+def test_a_sparse_buffer_is_put_back(layout: torch.layout) -> None:
+    module = Counting(torch.eye(3).to_sparse(layout=layout))
+    results = execute(Call(module, (torch.ones(3),), {}), seed=0, backward=False)
+    assert torch.equal(results.values["counts after the call"].to_dense(), 2 * torch.eye(3))
+    assert torch.equal(module.counts.to_dense(), torch.eye(3))
+
+
 def test_a_module_whose_parameters_have_no_shape_yet_is_refused_by_name() -> None:
     module = nn.Sequential(nn.LazyLinear(2))
     with pytest.raises(FxRegionError, match="'weight' of a LazyLinear has no shape"):
