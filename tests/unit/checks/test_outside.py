@@ -128,3 +128,20 @@ def test_random_numbers_are_the_same_again() -> None:
         return h, y
 
     assert harness()(function, leaf(16).detach()).outside == {"output[1]"}
+
+
+def test_a_sparse_result_of_no_region_is_told_too() -> None:
+    class Graph(nn.Module):
+        adjacency: Tensor
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("adjacency", torch.eye(3).to_sparse())
+
+        def forward(self, x: Tensor) -> Tensor:
+            with annotate({"compile_with_inductor": 0}):
+                return x.sin()
+
+    run = harness()(Graph(), leaf(3))
+    assert run.outside == {"adjacency after the call"}
+    run.check_numerics()
