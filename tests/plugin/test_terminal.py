@@ -37,7 +37,7 @@ PLUGINS = ("-p", "xdist.plugin", "-p", "syrupy", "-p", "pytest_fxregion.plugin")
 ALONE = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "COLUMNS": "120", "TERM": "xterm"}
 
 
-def on_a_terminal(project: Project, *arguments: str) -> Finished:
+def on_a_terminal(project: Project, *arguments: str, **environment: str) -> Finished:
     """Run pytest as if typed into a terminal of 120 columns; the text is all that was written."""
     ours, its = pty.openpty()
     with ThreadPoolExecutor() as reader:
@@ -47,7 +47,7 @@ def on_a_terminal(project: Project, *arguments: str) -> Finished:
                 os.ttyname(its),
                 ["python", "-m", "pytest", "-p", "no:cacheprovider", *PLUGINS, *arguments],
                 project.folder,
-                {**clean_environment(), "PYTHONPATH": str(SOURCE_TREE), **ALONE},
+                {**clean_environment(), "PYTHONPATH": str(SOURCE_TREE), **ALONE, **environment},
             )
         finally:
             os.close(its)  # after which nobody writes any more
@@ -79,7 +79,10 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Finished:
                 "snapshots/test_seen/test_recorded.fx.txt": HELD,
             }
         )
-        return on_a_terminal(project, "--fxregion", "--fxregion-device=virtual", "-v")
+        options = ("--fxregion", "--fxregion-device=virtual", "-v")
+        # A step that compiles is seen only where no earlier run has left what it compiled.
+        unused = str(project.folder / "inductor")
+        return on_a_terminal(project, *options, TORCHINDUCTOR_CACHE_DIR=unused)
 
     shared = tmp_path_factory.getbasetemp()
     return once(shared.parent if "PYTEST_XDIST_WORKER" in os.environ else shared, "seen", run_it)
