@@ -70,7 +70,7 @@ def body_losses(
                 f"{_named(call, root)} is a backward whose bodies torch traces without "
                 "annotations, so nothing of it is in a region"
             )
-        if call.meta.get(SIDE) != BACKWARD:
+        if call.meta.get(SIDE) != BACKWARD and key[1] is not None:
             forward.setdefault(key, (module, call))
     for module, call in () if traced is None else _calls_with_bodies(traced):
         is_lost = call.target in there and call.target not in kept

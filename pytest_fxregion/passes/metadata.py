@@ -80,6 +80,8 @@ def _copy_to_branches(module: fx.GraphModule) -> None:
     cond = torch.ops.higher_order.cond
     for node in module.graph.find_nodes(op="call_function", target=cond):
         number = node.meta.get("seq_nr")
+        if number is None:
+            continue
         if node.meta.get(SIDE) != BACKWARD:
             forward.setdefault(number, node)
         elif number in forward:

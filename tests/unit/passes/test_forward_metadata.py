@@ -244,3 +244,21 @@ def test_the_backward_of_a_branch_takes_the_annotation_that_all_of_the_branch_ha
             assert node.meta.get("custom") == (None if is_sum else {"part": 1})
     assert any(node.meta.get("is_gradient_acc") for node in whole.graph.nodes)
     assert not any("custom" in node.meta for node in part.graph.nodes)
+
+
+def test_conds_without_a_number_belong_to_no_other() -> None:
+    bodies = {}
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    for side in ("is_forward", "is_backward"):
+        body = fx.symbolic_trace(lambda t: torch.sin(t))
+        bodies[side] = body
+        branch = graph.get_attr(side)
+        cond = graph.call_function(torch.ops.higher_order.cond, (x, branch, branch, (x,)))
+        cond.meta["partitioner_tag"] = side
+    (annotated,) = bodies["is_forward"].graph.find_nodes(op="call_function", target=torch.sin)
+    annotated.meta["custom"] = {"a": "another"}
+    graph.output(x)
+    copy_forward_metadata(fx.GraphModule(torch.nn.ModuleDict(bodies), graph))
+    (alone,) = bodies["is_backward"].graph.find_nodes(op="call_function", target=torch.sin)
+    assert "custom" not in alone.meta
