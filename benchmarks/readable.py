@@ -22,7 +22,7 @@ import torch
 from torch import fx
 from torch.utils.checkpoint import CheckpointPolicy
 
-from pytest_fxregion._torch import FakeTensorMode
+from pytest_fxregion._torch.tensors import FakeTensorMode
 from pytest_fxregion.readable import render
 
 RESULT = Path(__file__).parent / "results" / "readable.json"

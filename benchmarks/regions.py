@@ -46,7 +46,8 @@ from torch.fx.passes.regional_inductor import _create_inductor_marked_regions as
 from torch.fx.passes.regional_inductor import regional_inductor as torch_regional_inductor
 from torch.fx.traceback import annotate
 
-from pytest_fxregion._torch import FakeTensorMode, aot_autograd
+from pytest_fxregion._torch.tensors import FakeTensorMode
+from pytest_fxregion._torch.tracing import aot_autograd
 from pytest_fxregion.regional import regional_inductor
 from pytest_fxregion.regional.annotation import AnnotationReader
 from pytest_fxregion.regional.membership import members

@@ -12,12 +12,12 @@ from typing import Any
 
 from torch import fx
 
-from pytest_fxregion._torch import (
-    aot_autograd,
+from pytest_fxregion._torch.result_cache import (
     is_result_bundled,
     is_result_cached,
     results_not_cached,
 )
+from pytest_fxregion._torch.tracing import aot_autograd
 from pytest_fxregion.capture.observer import Capture, GraphCapture
 from pytest_fxregion.capture.partitioning import partition
 from pytest_fxregion.capture.tracing import joint_graph_passes

@@ -19,7 +19,8 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from pytest_fxregion._torch import hooks_of, is_compiled, post_accumulate_hooks_of
+from pytest_fxregion._torch.autograd import hooks_of, post_accumulate_hooks_of
+from pytest_fxregion._torch.dynamo import is_compiled
 from pytest_fxregion.containers import flatten_with_names, mapped
 from pytest_fxregion.objects import is_a, is_users_own
 

@@ -20,7 +20,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from pytest_fxregion._torch import named_parts_of, parts_of
+from pytest_fxregion._torch.containers import named_parts_of, parts_of
 from pytest_fxregion.objects import (
     PLAIN,
     attributes_of,

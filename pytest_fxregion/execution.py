@@ -18,14 +18,10 @@ import numpy
 import torch
 from torch import nn
 
-from pytest_fxregion._torch import (
-    DispatchMode,
-    has_gradient_edge,
-    is_wrapper_subclass,
-    storage_key,
-    tree_leaves,
-    was_written,
-)
+from pytest_fxregion._torch.autograd import has_gradient_edge, was_written
+from pytest_fxregion._torch.containers import tree_leaves
+from pytest_fxregion._torch.modes import DispatchMode
+from pytest_fxregion._torch.tensors import is_wrapper_subclass, storage_key
 from pytest_fxregion.call import Call, hooks_copied, named_leaves, named_parameters
 from pytest_fxregion.containers import flat, flatten_with_names, mapped, replaced
 from pytest_fxregion.contents import drawing_from

@@ -17,12 +17,8 @@ from typing import Any, TypeVar
 
 import torch
 
-from pytest_fxregion._torch import (
-    as_written,
-    graph_breaks,
-    patched_inductor_config,
-    reset_compiler,
-)
+from pytest_fxregion._torch.dynamo import as_written, graph_breaks, reset_compiler
+from pytest_fxregion._torch.inductor import patched_inductor_config
 from pytest_fxregion.backend import RegionalBackend
 from pytest_fxregion.call import Call, widened
 from pytest_fxregion.capture.observer import Capture

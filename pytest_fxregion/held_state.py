@@ -16,7 +16,8 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 
-from pytest_fxregion._torch import forget_compiled_call, is_wrapper_subclass, storage_key
+from pytest_fxregion._torch.dynamo import forget_compiled_call
+from pytest_fxregion._torch.tensors import is_wrapper_subclass, storage_key
 from pytest_fxregion.call import Call, brought_along, named_parameters, parameters_of
 from pytest_fxregion.containers import flat, flatten_with_names, replaced
 from pytest_fxregion.contents import (

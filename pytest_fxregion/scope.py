@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 import torch
 from torch.fx.traceback import annotate, get_current_meta
 
-from pytest_fxregion._torch_frames import never_compiled_alone
+from pytest_fxregion._torch.frames import never_compiled_alone
 from pytest_fxregion.errors import AnnotationError
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.traceback import preserve_node_meta
 
-from pytest_fxregion._torch import current_tracer, has_gradient_edge
+from pytest_fxregion._torch.autograd import has_gradient_edge
+from pytest_fxregion._torch.tracing import current_tracer
 from pytest_fxregion.passes.checkpoints import number_checkpoints
 from pytest_fxregion.passes.gradient_accumulation import AccumulationRecorder, tag_accumulations
 from pytest_fxregion.passes.metadata import BACKWARD, SIDE, copy_forward_metadata

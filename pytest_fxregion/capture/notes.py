@@ -11,7 +11,7 @@ from pathlib import Path
 
 from torch import fx
 
-from pytest_fxregion._torch import HigherOrderOperator, operator_under_rng_state
+from pytest_fxregion._torch.operators import HigherOrderOperator, operator_under_rng_state
 from pytest_fxregion.passes.gradient_accumulation import TORCHS_OWN
 from pytest_fxregion.passes.metadata import BACKWARD, SIDE, UNMATCHED
 from pytest_fxregion.regional.annotation import AnnotationReader, source_of

@@ -16,7 +16,10 @@ from typing import Any
 import torch
 from torch import fx
 
-from pytest_fxregion._torch import OpOverload, generated_source, size_hint, untyped_size
+from pytest_fxregion._torch.generated import generated_source
+from pytest_fxregion._torch.operators import OpOverload
+from pytest_fxregion._torch.symbols import size_hint
+from pytest_fxregion._torch.tensors import untyped_size
 from pytest_fxregion.capture.notes import body_losses, joint_losses, joint_notes, random_losses
 from pytest_fxregion.capture.record import Compilation, CompiledGraph, GraphRecord, SavedValue
 from pytest_fxregion.kernels.source import Program, read_program

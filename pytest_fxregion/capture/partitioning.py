@@ -32,7 +32,7 @@ import torch
 from torch import fx
 from torch.utils.checkpoint import CheckpointPolicy
 
-from pytest_fxregion._torch import (
+from pytest_fxregion._torch.tracing import (
     default_partition,
     memory_budget,
     min_cut_partition,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import fx
 
-from pytest_fxregion._torch import tree_leaves
+from pytest_fxregion._torch.containers import tree_leaves
 from pytest_fxregion.kernels.source import Kernel, Program
 from pytest_fxregion.options import STAGES
 from pytest_fxregion.regional import Region

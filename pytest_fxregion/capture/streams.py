@@ -16,7 +16,8 @@ from unittest.mock import patch
 
 from torch import fx
 
-from pytest_fxregion._torch import is_stream_of_dynamo, joint_streams
+from pytest_fxregion._torch.dynamo import is_stream_of_dynamo
+from pytest_fxregion._torch.tracing import joint_streams
 
 
 @contextmanager

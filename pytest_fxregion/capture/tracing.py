@@ -17,7 +17,7 @@ from unittest.mock import patch
 import torch
 from torch import fx
 
-from pytest_fxregion._torch import joint_capture, joint_compile
+from pytest_fxregion._torch.tracing import joint_capture, joint_compile
 from pytest_fxregion.capture.streams import only_numbered_streams
 from pytest_fxregion.passes.checkpoints import number_checkpoints
 from pytest_fxregion.passes.gradient_accumulation import AccumulationRecorder, tag_accumulations

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from pytest_fxregion._torch import DispatchMode
+from pytest_fxregion._torch.modes import DispatchMode
 from pytest_fxregion.regional import Region
 from pytest_fxregion.regional.annotation import ANNOTATION_KEY
 from pytest_fxregion.scope import annotation_in_force

@@ -25,14 +25,9 @@ import torch.utils.checkpoint
 from torch import fx
 from torch.autograd.graph import get_gradient_edge
 
-from pytest_fxregion._torch import (
-    AutogradNode,
-    base_of,
-    has_gradient_edge,
-    inner_tensors,
-    input_forms,
-    size_hint,
-)
+from pytest_fxregion._torch.autograd import AutogradNode, base_of, has_gradient_edge, input_forms
+from pytest_fxregion._torch.symbols import size_hint
+from pytest_fxregion._torch.tensors import inner_tensors
 from pytest_fxregion.passes.gradient_accumulation import ADD, TORCHS_OWN, reachable
 from pytest_fxregion.passes.metadata import BACKWARD, SIDE
 from pytest_fxregion.regional.annotation import source_of

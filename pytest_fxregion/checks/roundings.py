@@ -19,14 +19,10 @@ from typing import Any
 
 import torch
 
-from pytest_fxregion._torch import (
-    DispatchMode,
-    OpOverload,
-    decomposition_of,
-    is_wrapper_subclass,
-    schema_of,
-    tree_map,
-)
+from pytest_fxregion._torch.containers import tree_map
+from pytest_fxregion._torch.modes import DispatchMode
+from pytest_fxregion._torch.operators import OpOverload, decomposition_of, schema_of
+from pytest_fxregion._torch.tensors import is_wrapper_subclass
 
 # What gives elements of its operands, or of nothing but sizes and constants: nothing is rounded.
 _EXACT_NAMES = """

@@ -16,7 +16,9 @@ from typing import Any
 import torch
 from torch import fx
 
-from pytest_fxregion._torch import FakeTensor, has_gradient_edge, tree_leaves
+from pytest_fxregion._torch.autograd import has_gradient_edge
+from pytest_fxregion._torch.containers import tree_leaves
+from pytest_fxregion._torch.tensors import FakeTensor
 from pytest_fxregion.checks.as_traced import only_torchs_own_trace
 from pytest_fxregion.checks.gradient_accumulation import (
     Accumulation,

@@ -30,7 +30,7 @@ def main() -> None:
 @contextlib.contextmanager
 def _no_driver() -> Iterator[None]:
     """Let kernels be defined and compiled where no CUDA driver is."""
-    from pytest_fxregion._torch import inductor_runtime_helpers, patched_inductor_config
+    from pytest_fxregion._torch.inductor import inductor_runtime_helpers, patched_inductor_config
 
     inductor_runtime_helpers.set_driver_to_gpu = lambda: None
     with patched_inductor_config({"use_static_triton_launcher": False}):

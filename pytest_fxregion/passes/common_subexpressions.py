@@ -27,7 +27,7 @@ from collections.abc import Hashable, Mapping, Sequence
 import torch
 from torch import fx
 
-from pytest_fxregion._torch import OpOverload, global_state_switches
+from pytest_fxregion._torch.operators import OpOverload, global_state_switches
 from pytest_fxregion.passes.metadata import SIDE
 from pytest_fxregion.regional.annotation import AnnotationReader
 from pytest_fxregion.regional.effects import (

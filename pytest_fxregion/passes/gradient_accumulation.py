@@ -28,13 +28,9 @@ import torch
 from torch import fx
 from torch.autograd.graph import get_gradient_edge
 
-from pytest_fxregion._torch import (
-    AutogradNode,
-    current_tracer,
-    inner_tensors,
-    node_of_traced_tensor,
-    sequence_number,
-)
+from pytest_fxregion._torch.autograd import AutogradNode, sequence_number
+from pytest_fxregion._torch.tensors import inner_tensors
+from pytest_fxregion._torch.tracing import current_tracer, node_of_traced_tensor
 from pytest_fxregion.passes.metadata import OWN_NUMBER
 
 ADD = torch.ops.aten.add.Tensor

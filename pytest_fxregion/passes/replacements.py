@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from pytest_fxregion._torch import OpOverload, operator_under_rng_state
+from pytest_fxregion._torch.operators import OpOverload, operator_under_rng_state
 
 # What a node says of the value that it computes itself, and not of the code that it comes from.
 _OF_THE_VALUE = frozenset(("val", "tensor_meta", "example_value", "original_aten", "from_node"))

@@ -7,7 +7,8 @@ import sys
 
 import torch
 
-from pytest_fxregion._torch import has_content, without_dispatch_modes
+from pytest_fxregion._torch.modes import without_dispatch_modes
+from pytest_fxregion._torch.tensors import has_content
 from pytest_fxregion.readable.types import dtype_text, tensor_text
 
 # 48 bits: enough to tell apart the constants of one suite, and short enough to read.

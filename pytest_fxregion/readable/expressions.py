@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from pytest_fxregion._torch import (
+from pytest_fxregion._torch.operators import (
     HigherOrderOperator,
     OpOverload,
     triton_constant_args,

@@ -15,7 +15,8 @@ from typing import Any
 import torch
 from torch import fx
 
-from pytest_fxregion._torch import is_named_by_chance, tree_leaves
+from pytest_fxregion._torch.containers import tree_leaves
+from pytest_fxregion._torch.symbols import is_named_by_chance
 from pytest_fxregion.readable.counters import Counters
 
 

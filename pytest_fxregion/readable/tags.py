@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import fx
 
-from pytest_fxregion._torch import nested_region_configs
+from pytest_fxregion._torch.inductor import nested_region_configs
 from pytest_fxregion.readable.counters import COUNTED_ANNOTATIONS, Counters
 from pytest_fxregion.readable.source import SourceLines
 from pytest_fxregion.readable.values import sorted_items, stable_text

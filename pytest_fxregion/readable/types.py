@@ -11,7 +11,8 @@ from typing import Any
 
 import torch
 
-from pytest_fxregion._torch import FakeTensor, TensorMetadata, shard_order_of
+from pytest_fxregion._torch.graphs import TensorMetadata
+from pytest_fxregion._torch.tensors import FakeTensor, shard_order_of
 
 # torch's short names.  Its own table lists the same ones, but where it lives and what it does with
 # a dtype it does not list has changed between versions; such a dtype goes by its full name here.

@@ -19,7 +19,7 @@ from typing import Any
 import numpy
 import torch
 
-from pytest_fxregion._torch import OpOverload, OpOverloadPacket
+from pytest_fxregion._torch.operators import OpOverload, OpOverloadPacket
 from pytest_fxregion.readable.constants import HASH_DIGITS, tensor_constant_text
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")

@@ -15,7 +15,7 @@ import torch
 from torch import fx
 from torch.fx.graph import CodeGen
 
-from pytest_fxregion._torch import codegen_of
+from pytest_fxregion._torch.graphs import codegen_of
 from pytest_fxregion.color import colored_text
 from pytest_fxregion.readable.constants import tensor_constant_text
 from pytest_fxregion.readable.counters import Counters

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 import torch
 from torch.fx import Node
 
-from pytest_fxregion._torch import (
+from pytest_fxregion._torch.inductor import (
     inductor_config_keys,
     inductor_config_type,
     nested_region_configs,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
-from pytest_fxregion._torch import forget_on_reset
+from pytest_fxregion._torch.dynamo import forget_on_reset
 
 
 @dataclass(frozen=True)

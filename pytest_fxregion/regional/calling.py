@@ -15,7 +15,7 @@ from typing import Any
 
 from torch.fx import Graph
 
-from pytest_fxregion._torch import (
+from pytest_fxregion._torch.graphs import (
     CodeGen,
     LazyGraphModule,
     PyTreeCodeGen,

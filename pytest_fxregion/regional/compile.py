@@ -14,29 +14,29 @@ from typing import Any, Self
 import torch
 from torch.fx import GraphModule
 
-from pytest_fxregion._torch import (
-    FakeTensorMode,
-    RestartAnalysis,
-    annotations_read_by_inductor,
-    cache_key_with,
-    forget_generated_code,
-    generated_call,
-    generated_source,
-    kernels_awaited_later,
-    output_strides,
-    patched_inductor_config,
-    standalone_compile,
-    tracing_with,
-    without_node_metadata,
-    without_second_remat,
-    without_second_tensorify,
-)
-from pytest_fxregion._torch_artifacts import (
+from pytest_fxregion._torch.artifacts import (
     cpp_kernels,
     inductor_cache_folder,
     is_standalone_compile_replaced,
     new_inductor_cache,
 )
+from pytest_fxregion._torch.dynamo import RestartAnalysis
+from pytest_fxregion._torch.generated import generated_call, generated_source, output_strides
+from pytest_fxregion._torch.graphs import without_node_metadata
+from pytest_fxregion._torch.inductor import (
+    annotations_read_by_inductor,
+    cache_key_with,
+    forget_generated_code,
+    kernels_awaited_later,
+    patched_inductor_config,
+)
+from pytest_fxregion._torch.nested_compile import (
+    standalone_compile,
+    tracing_with,
+    without_second_remat,
+    without_second_tensorify,
+)
+from pytest_fxregion._torch.tensors import FakeTensorMode
 from pytest_fxregion.errors import RegionError
 from pytest_fxregion.progress import step
 

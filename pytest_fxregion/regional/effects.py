@@ -16,15 +16,15 @@ from dataclasses import dataclass
 import torch
 from torch.fx import GraphModule, Node
 
-from pytest_fxregion._torch import (
+from pytest_fxregion._torch.operators import (
     HigherOrderOperator,
     OpOverload,
     SchemaArgument,
     global_state_switches,
     schema_of,
     side_effectful_functions,
-    storage_key,
 )
+from pytest_fxregion._torch.tensors import storage_key
 
 from .region import ArtifactCall
 from .values import attribute_of

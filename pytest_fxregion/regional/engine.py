@@ -13,12 +13,10 @@ from dataclasses import dataclass
 
 from torch.fx import GraphModule, Node
 
-from pytest_fxregion._torch import (
-    FakeTensorMode,
-    ambient_compile_state,
-    is_result_cached,
-    without_node_metadata,
-)
+from pytest_fxregion._torch.graphs import without_node_metadata
+from pytest_fxregion._torch.modes import ambient_compile_state
+from pytest_fxregion._torch.result_cache import is_result_cached
+from pytest_fxregion._torch.tensors import FakeTensorMode
 from pytest_fxregion.errors import RegionError
 
 from .annotation import Annotation, AnnotationReader, sources_of

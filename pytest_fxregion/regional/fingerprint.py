@@ -15,12 +15,9 @@ from collections.abc import Callable, Hashable, Mapping
 import torch
 from torch.fx import GraphModule, Node
 
-from pytest_fxregion._torch import (
-    OpOverload,
-    annotations_read_by_inductor,
-    is_plain_tensor,
-    storage_key,
-)
+from pytest_fxregion._torch.inductor import annotations_read_by_inductor
+from pytest_fxregion._torch.operators import OpOverload
+from pytest_fxregion._torch.tensors import is_plain_tensor, storage_key
 
 from .symbols import shape_environment_of
 from .values import attribute_of

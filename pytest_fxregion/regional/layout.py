@@ -16,13 +16,10 @@ from typing import Any, TypeGuard
 import torch
 from torch.fx import Graph, GraphModule, Node
 
-from pytest_fxregion._torch import (
-    LazyGraphModule,
-    OpOverload,
-    is_known_equal,
-    is_plain_tensor,
-    storage_key,
-)
+from pytest_fxregion._torch.graphs import LazyGraphModule
+from pytest_fxregion._torch.operators import OpOverload
+from pytest_fxregion._torch.symbols import is_known_equal
+from pytest_fxregion._torch.tensors import is_plain_tensor, storage_key
 
 _aten = torch.ops.aten
 

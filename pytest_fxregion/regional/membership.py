@@ -10,7 +10,7 @@ import operator
 
 from torch.fx import GraphModule, Node
 
-from pytest_fxregion._torch import operator_under_rng_state
+from pytest_fxregion._torch.operators import operator_under_rng_state
 from pytest_fxregion.errors import AnnotationError
 
 from .annotation import Annotation, AnnotationReader, source_of

@@ -14,12 +14,9 @@ from typing import Any, Self
 
 from torch import fx
 
-from pytest_fxregion._torch import (
-    BypassAOTAutogradCache,
-    OutputCode,
-    annotations_read_by_inductor,
-)
-from pytest_fxregion._torch_artifacts import compiler_stamp, dumped_module, loaded_module
+from pytest_fxregion._torch.artifacts import compiler_stamp, dumped_module, loaded_module
+from pytest_fxregion._torch.inductor import annotations_read_by_inductor
+from pytest_fxregion._torch.result_cache import BypassAOTAutogradCache, OutputCode
 
 from .annotation import ANNOTATION_KEY, NESTED_KEY
 from .serialize import callable_again, serializable

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import torch
 from torch.fx import GraphModule
 
-from pytest_fxregion._torch import is_autocast_active, is_functorch_active
+from pytest_fxregion._torch.modes import is_autocast_active, is_functorch_active
 
 from .artifacts import Artifact
 

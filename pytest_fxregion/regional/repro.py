@@ -11,7 +11,7 @@ from textwrap import indent
 import torch
 from torch.fx import GraphModule
 
-from pytest_fxregion._torch import possible_size
+from pytest_fxregion._torch.symbols import possible_size
 
 from .symbols import free_symbols_of
 

@@ -19,7 +19,8 @@ from dataclasses import dataclass
 import torch
 from torch.fx import Graph, GraphModule, Node
 
-from pytest_fxregion._torch import LazyGraphModule, OpOverload
+from pytest_fxregion._torch.graphs import LazyGraphModule
+from pytest_fxregion._torch.operators import OpOverload
 
 from .symbols import SymbolSource, free_symbols_of, plain_symbols_of, symbol_sources
 from .values import attribute_of

@@ -13,8 +13,9 @@ from typing import Any
 from torch.fx import Graph, GraphModule, Node
 from torch.nn import Module
 
-from pytest_fxregion._torch import codegen_of, generated_call
-from pytest_fxregion._torch_artifacts import AOTCompiledArtifact
+from pytest_fxregion._torch.artifacts import AOTCompiledArtifact
+from pytest_fxregion._torch.generated import generated_call
+from pytest_fxregion._torch.graphs import codegen_of
 
 from .artifacts import Artifact
 from .calling import RegionalModule, codegen_for, hand_over_operands

@@ -13,7 +13,7 @@ import re
 import torch
 from torch.fx import GraphModule, Node
 
-from pytest_fxregion._torch import storage_key
+from pytest_fxregion._torch.tensors import storage_key
 
 from .layout import results_of
 

@@ -22,8 +22,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
-from pytest_fxregion._torch import OpOverload, is_plain_tensor
-from pytest_fxregion._torch_artifacts import (
+from pytest_fxregion._torch.artifacts import (
     compiler_stamp,
     cpp_kernels,
     dumped_artifact,
@@ -34,6 +33,8 @@ from pytest_fxregion._torch_artifacts import (
     loaded_artifact,
     loaded_graph,
 )
+from pytest_fxregion._torch.operators import OpOverload
+from pytest_fxregion._torch.tensors import is_plain_tensor
 from pytest_fxregion.cache import own_subfolder
 
 from .artifacts import Artifact

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 from torch.fx import GraphModule, Node
 
-from pytest_fxregion._torch import is_stream_of_dynamo
+from pytest_fxregion._torch.dynamo import is_stream_of_dynamo
 
 _KEY = "stream"
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import torch
 from torch.fx import Node
 
-from pytest_fxregion._torch import OpOverload
+from pytest_fxregion._torch.operators import OpOverload
 
 _NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 

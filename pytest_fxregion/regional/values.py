@@ -15,7 +15,7 @@ import torch
 from torch.func import functional_call
 from torch.fx import GraphModule, Node, map_arg
 
-from pytest_fxregion._torch import FakeTensor, FakeTensorMode, new_fake_mode
+from pytest_fxregion._torch.tensors import FakeTensor, FakeTensorMode, new_fake_mode
 
 
 def attribute_of(module: torch.nn.Module, target: str) -> object:

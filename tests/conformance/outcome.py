@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from torch.fx import GraphModule, Node
 
-from pytest_fxregion._torch import operator_under_rng_state
+from pytest_fxregion._torch.operators import operator_under_rng_state
 from pytest_fxregion.regional import Region
 from pytest_fxregion.regional.annotation import ANNOTATION_KEY
 from pytest_fxregion.regional.effects import is_pure

@@ -21,7 +21,7 @@ from torch.fx.graph import _BoxedCodeGen
 from torch.fx.passes.regional_inductor import regional_inductor
 
 from pytest_fxregion import backend
-from pytest_fxregion._torch import without_dispatch_modes
+from pytest_fxregion._torch.modes import without_dispatch_modes
 from pytest_fxregion.regional import Region, RegionalGraph
 from pytest_fxregion.regional.annotation import AnnotationReader
 

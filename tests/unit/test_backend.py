@@ -19,7 +19,8 @@ from torch.fx.traceback import annotate, preserve_node_meta
 
 import pytest_fxregion
 from pytest_fxregion import regional_inductor
-from pytest_fxregion._torch import aot_autograd, reset_compiler
+from pytest_fxregion._torch.dynamo import reset_compiler
+from pytest_fxregion._torch.tracing import aot_autograd
 from pytest_fxregion.backend import RegionalBackend
 from pytest_fxregion.capture.observer import Capture
 from pytest_fxregion.capture.record import Compilation

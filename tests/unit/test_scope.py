@@ -13,7 +13,7 @@ from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
 from torch.fx.traceback import annotate, preserve_node_meta
 
 from pytest_fxregion import AnnotationError, region
-from pytest_fxregion._torch import reset_compiler
+from pytest_fxregion._torch.dynamo import reset_compiler
 from pytest_fxregion.checks.as_traced import only_torchs_own_trace
 from pytest_fxregion.scope import annotation_in_force
 from tests.unit.passes.joint_tracing import joint_graph, leaf

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from pytest_fxregion._torch import times_written
+from pytest_fxregion._torch.autograd import times_written
 from pytest_fxregion.capture.record import Compilation
 from pytest_fxregion.kernels.source import Program
 from pytest_fxregion.regional import Region

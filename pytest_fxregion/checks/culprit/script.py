@@ -15,7 +15,7 @@ from textwrap import fill, indent, wrap
 
 import torch
 
-from pytest_fxregion._torch import storage_key
+from pytest_fxregion._torch.tensors import storage_key
 from pytest_fxregion.checks.culprit.shrink import Part
 from pytest_fxregion.checks.difference import Difference
 from pytest_fxregion.checks.numerics import ERROR_FACTOR, ROUNDINGS

@@ -21,7 +21,8 @@ from typing import Any
 
 import torch
 
-from pytest_fxregion._torch import patched_inductor_config, reset_compiler
+from pytest_fxregion._torch.dynamo import reset_compiler
+from pytest_fxregion._torch.inductor import patched_inductor_config
 from pytest_fxregion.backend import RegionalBackend
 from pytest_fxregion.capture.observer import Capture
 from pytest_fxregion.checks.culprit.finding import Culprit, Finding, Source

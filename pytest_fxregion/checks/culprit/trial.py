@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from pytest_fxregion._torch import patched_inductor_config
+from pytest_fxregion._torch.inductor import patched_inductor_config
 from pytest_fxregion.call import widened
 from pytest_fxregion.checks.culprit.pieces import copied
 from pytest_fxregion.checks.culprit.shrink import Part

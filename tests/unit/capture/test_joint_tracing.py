@@ -11,7 +11,7 @@ from torch import Tensor, fx
 from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
 
 from pytest_fxregion import joint_graph_passes, region, regional_inductor, trace_joint
-from pytest_fxregion._torch import tree_leaves
+from pytest_fxregion._torch.containers import tree_leaves
 from pytest_fxregion.passes.metadata import UNMATCHED
 from tests.unit.passes.joint_tracing import leaf, tagged
 

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from pytest_fxregion._torch import is_stream_of_dynamo, joint_streams
+from pytest_fxregion._torch.dynamo import is_stream_of_dynamo
+from pytest_fxregion._torch.tracing import joint_streams
 from pytest_fxregion.capture.streams import only_numbered_streams
 
 

@@ -17,7 +17,7 @@ from torch.utils.checkpoint import (
 )
 
 from pytest_fxregion import CheckError, RegionRun, SavedValue, region
-from pytest_fxregion._torch import reset_compiler
+from pytest_fxregion._torch.dynamo import reset_compiler
 from pytest_fxregion.checks.as_traced import only_torchs_own_trace
 from pytest_fxregion.checks.memory import parse_bytes, too_much_saved
 from pytest_fxregion.errors import FxRegionWarning, OptionError

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from pytest_fxregion._torch import aot_autograd, default_partition, reset_compiler
+from pytest_fxregion._torch.dynamo import reset_compiler
+from pytest_fxregion._torch.tracing import aot_autograd, default_partition
 from pytest_fxregion.capture.observer import copy_graph
 from pytest_fxregion.capture.tracing import joint_graph_passes
 from pytest_fxregion.checks.as_traced import only_torchs_own_trace

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, fx
 from torch.utils.checkpoint import checkpoint
 
-from pytest_fxregion._torch import aot_autograd, default_partition
+from pytest_fxregion._torch.tracing import aot_autograd, default_partition
 from pytest_fxregion.capture.tracing import joint_graph_passes
 from pytest_fxregion.passes.checkpoints import number_checkpoints
 

@@ -23,7 +23,8 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.testing._internal.two_tensor import TwoTensor
 from torch.utils.checkpoint import checkpoint
 
-from pytest_fxregion._torch import aot_autograd, default_partition, tree_leaves
+from pytest_fxregion._torch.containers import tree_leaves
+from pytest_fxregion._torch.tracing import aot_autograd, default_partition
 from pytest_fxregion.readable import print_readable
 from tests.unit.readable.agreement import assert_agrees, code_lines
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import fx
 
-from pytest_fxregion._torch import LazyGraphModule
+from pytest_fxregion._torch.graphs import LazyGraphModule
 from pytest_fxregion.readable import render
 from pytest_fxregion.readable.values import stable_text
 

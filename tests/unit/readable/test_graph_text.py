@@ -15,7 +15,7 @@ from torch import fx, nn
 from torch.fx.graph import CodeGen
 from torch.utils.checkpoint import CheckpointPolicy
 
-from pytest_fxregion._torch import LazyGraphModule
+from pytest_fxregion._torch.graphs import LazyGraphModule
 from pytest_fxregion.readable import print_readable, render
 
 aten = torch.ops.aten

@@ -25,7 +25,7 @@ from torch.utils.checkpoint import (
     create_selective_checkpoint_contexts,
 )
 
-from pytest_fxregion._torch import aot_autograd, default_partition
+from pytest_fxregion._torch.tracing import aot_autograd, default_partition
 from pytest_fxregion.readable import render
 from pytest_fxregion.readable.counters import Counters
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_fxregion._torch import TensorMetadata
+from pytest_fxregion._torch.graphs import TensorMetadata
 from pytest_fxregion.readable.types import annotation_text, dtype_text, layout_note
 
 

@@ -18,7 +18,7 @@ import torch
 from torch.testing._internal.two_tensor import TwoTensor
 from torch.utils.checkpoint import CheckpointPolicy
 
-from pytest_fxregion._torch import FakeTensorMode
+from pytest_fxregion._torch.tensors import FakeTensorMode
 from pytest_fxregion.readable.values import stable_text
 
 HERE = __name__

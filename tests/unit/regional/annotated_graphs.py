@@ -9,7 +9,7 @@ import torch
 from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from pytest_fxregion._torch import new_fake_mode
+from pytest_fxregion._torch.tensors import new_fake_mode
 
 aten = torch.ops.aten
 

@@ -13,7 +13,7 @@ from torch.utils.checkpoint import (
     create_selective_checkpoint_contexts,
 )
 
-from pytest_fxregion._torch import aot_autograd
+from pytest_fxregion._torch.tracing import aot_autograd
 from pytest_fxregion.regional import compile_regions
 from pytest_fxregion.regional.region import RegionCall
 

@@ -15,7 +15,7 @@ from torch.fx._graph_pickler import GraphPickler, Options
 from torch.fx.traceback import annotate as annotated
 from torch.utils.checkpoint import checkpoint
 
-from pytest_fxregion._torch import aot_autograd
+from pytest_fxregion._torch.tracing import aot_autograd
 from pytest_fxregion.errors import RegionError
 from pytest_fxregion.regional import Region, compile_regions, regional_inductor, serializable
 from pytest_fxregion.regional.artifacts import ARTIFACTS

@@ -10,7 +10,7 @@ import torch
 from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from pytest_fxregion._torch import ambient_compile_state
+from pytest_fxregion._torch.modes import ambient_compile_state
 from pytest_fxregion.regional.fingerprint import fingerprint
 
 Function = Callable[..., Any]

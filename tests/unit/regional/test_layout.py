@@ -11,7 +11,8 @@ import torch._inductor
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.traceback import annotate as annotated
 
-from pytest_fxregion._torch import aot_autograd, generated_source
+from pytest_fxregion._torch.generated import generated_source
+from pytest_fxregion._torch.tracing import aot_autograd
 from pytest_fxregion.regional import compile_regions, regional_inductor
 from pytest_fxregion.regional.layout import displaced_results, results_of, with_strides_kept
 from tests.unit.regional.annotated_graphs import traced

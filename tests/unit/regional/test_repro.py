@@ -11,7 +11,7 @@ from torch import fx
 from torch._inductor.exc import InductorError
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-from pytest_fxregion._torch import FakeTensorMode
+from pytest_fxregion._torch.tensors import FakeTensorMode
 from pytest_fxregion.errors import RegionError
 from pytest_fxregion.regional import compile_regions
 from pytest_fxregion.regional.repro import repro_script

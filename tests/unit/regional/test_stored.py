@@ -14,8 +14,8 @@ import torch
 import torch._inductor.config
 from torch.fx.traceback import annotate as annotated
 
-from pytest_fxregion._torch import aot_autograd
-from pytest_fxregion._torch_artifacts import compiler_stamp
+from pytest_fxregion._torch.artifacts import compiler_stamp
+from pytest_fxregion._torch.tracing import aot_autograd
 from pytest_fxregion.regional import compile, compile_regions, regional_inductor, stored
 from pytest_fxregion.regional.annotation import AnnotationReader
 from pytest_fxregion.regional.artifacts import ARTIFACTS

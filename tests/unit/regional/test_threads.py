@@ -12,8 +12,8 @@ import pytest
 import torch
 from torch._inductor.async_compile import AsyncCompile
 
-from pytest_fxregion._torch import kernels_awaited_later
-from pytest_fxregion._torch_artifacts import cpp_kernels
+from pytest_fxregion._torch.artifacts import cpp_kernels
+from pytest_fxregion._torch.inductor import kernels_awaited_later
 from pytest_fxregion.regional import compile_regions
 from pytest_fxregion.regional.artifacts import ARTIFACTS
 from tests.unit.regional.annotated_graphs import region, traced

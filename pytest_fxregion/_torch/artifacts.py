@@ -1,7 +1,6 @@
-"""Private names of torch around compiled artifacts on disk; continues ``_torch.py``, same rules.
+"""Compiled artifacts on disk: written, read back, and what decides whether one still fits.
 
-Beside each name stands what it is for and in which torch versions it was seen.  An artifact is what
-``torch._inductor.standalone_compile(..., aot=True)`` returns.
+An artifact is what ``torch._inductor.standalone_compile(..., aot=True)`` returns.
 """
 
 from __future__ import annotations
@@ -31,7 +30,9 @@ from torch._guards import tracing
 # The artifact's class: serialises itself.  2.11 to 2.15.
 from torch._inductor.standalone_compile import AOTCompiledArtifact as AOTCompiledArtifact
 
-from pytest_fxregion._torch import compiled_graph, inductor_config_keys, new_fake_mode
+from pytest_fxregion._torch.generated import compiled_graph
+from pytest_fxregion._torch.inductor import inductor_config_keys
+from pytest_fxregion._torch.tensors import new_fake_mode
 
 
 def compiler_stamp() -> str:
@@ -48,12 +49,13 @@ def _installation() -> str:
     """Digest of what does not change in a process.
 
     Versions, the processor's instructions, and name, size and time of every Python file of torch,
-    Triton and the region engine: an edit of Inductor is another compiler.  (torch's own key reads
-    all those files, which takes ten times as long.)
+    Triton, the region engine and these modules: an edit of Inductor is another compiler.
+    (torch's own key reads all those files, which takes ten times as long.)
     """
     packages = [
         os.path.dirname(str(torch.__file__)),
-        os.path.join(os.path.dirname(__file__), "regional"),
+        os.path.dirname(__file__),
+        os.path.join(os.path.dirname(os.path.dirname(__file__)), "regional"),
     ]
     versions: list[object] = [
         sys.version,

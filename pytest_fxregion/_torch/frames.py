@@ -1,6 +1,6 @@
-"""Private names of torch for code that dynamo is to leave alone; importing this needs no dynamo.
+"""Code that dynamo is to leave alone.  Unlike the modules beside it, this one needs no dynamo.
 
-Apart from :mod:`pytest_fxregion._torch`, which costs seconds, for :func:`pytest_fxregion.region`.
+For :func:`pytest_fxregion.region`, which files import that compile nothing.
 """
 
 from __future__ import annotations

@@ -1,0 +1,53 @@
+"""Modes and settings of the process that change what an operation or a compile does."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+from torch import _C
+from torch.utils import _python_dispatch
+
+# Base of modes that see every operation that reaches the dispatcher.
+DispatchMode = _python_dispatch.TorchDispatchMode
+
+
+def without_dispatch_modes() -> AbstractContextManager[object]:
+    """Suspend fake and tracing modes in a scope, so that a constant's content can be read."""
+    return _python_dispatch._disable_current_modes()
+
+
+def is_functorch_active() -> bool:
+    """Whether code runs under vmap, grad or another functorch transform."""
+    return _C._functorch.peek_interpreter_stack() is not None
+
+
+def is_autocast_active() -> bool:
+    """Whether any device's autocast would change what operators compute."""
+    return _C._is_any_autocast_enabled()
+
+
+def ambient_compile_state() -> tuple[object, ...]:
+    """What a compile depends on besides its graph: modes, defaults, and the compilers' options."""
+    from torch._functorch import config as functorch_config
+    from torch._inductor import config as inductor_config
+
+    device_types = ("cpu", "cuda")
+    deterministic_settings: Any = torch.utils.deterministic
+    return (
+        torch.is_grad_enabled(),
+        torch.is_inference_mode_enabled(),
+        tuple((torch.is_autocast_enabled(t), torch.get_autocast_dtype(t)) for t in device_types),
+        torch.get_default_dtype(),
+        torch.are_deterministic_algorithms_enabled(),
+        torch.is_deterministic_algorithms_warn_only_enabled(),
+        torch.get_num_threads(),
+        torch.get_float32_matmul_precision(),
+        torch.backends.cuda.matmul.allow_tf32,
+        torch.backends.cudnn.allow_tf32,
+        torch.backends.mkldnn.enabled,
+        deterministic_settings.fill_uninitialized_memory,
+        inductor_config.get_hash(),
+        functorch_config.get_hash(),
+    )
