@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
+
 import pytest
 
-from tests.plugin.snapshots.project import Project
+from tests.plugin.snapshots.project import REPOSITORY, Project
 
 IDS = ["a/b", "ab", "x::y", "\u00fc", "a b", "100%", "..", "t" * 300, "t" * 299 + "u", "\n"]
 
 NAMES = f"""\
+import shlex
+
 import pytest
 from values import doc
 
@@ -99,3 +103,29 @@ def test_the_command_works_from_where_pytest_was_started(project: Project, folde
     assert command.split()[1] == ("test_a.py::test" if folder else "tests/test_a.py::test")
     assert started.run(*command.split()[1:]).status == 0
     assert project.files() == {"test_a/test@cpu": "x 1"}
+
+
+@pytest.mark.parametrize(
+    ("given", "repeated"),
+    [
+        (("--rootdir=pack", "-c", "pytest.ini"), "-c pytest.ini --rootdir=pack"),
+        (("-o", "fxregion_snapshot_dir=else where"), "-c pytest.ini"),
+        ((), "-c pytest.ini"),
+    ],
+)
+def test_the_command_is_of_the_same_project(
+    project: Project, given: tuple[str, ...], repeated: str
+) -> None:
+    """Of several in one repository a run of one test would take the innermost."""
+    project.write("pack/pyproject.toml", "[tool.pytest.ini_options]\n")
+    project.write(
+        "pack/test_a.py",
+        "from values import doc\n\ndef test(fxregion_snapshot):\n"
+        "    assert doc('x') == fxregion_snapshot\n",
+    )
+    output = project.run(*given, PYTHONPATH=f"{REPOSITORY}:{project.root}").output
+    command = next(line for line in output.splitlines() if line.startswith("pytest "))
+    assert f"test {repeated}" in command
+    update = project.run(*shlex.split(command)[1:], PYTHONPATH=f"{REPOSITORY}:{project.root}")
+    assert update.status == 0, update.output
+    assert project.run(*given, PYTHONPATH=f"{REPOSITORY}:{project.root}").status == 0
