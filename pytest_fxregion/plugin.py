@@ -146,15 +146,18 @@ def pytest_terminal_summary(
         terminalreporter.write_line(line)
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> Generator[None]:
     """Report, and where asked to remove, snapshots whose tests are gone."""
-    if active(session.config):
-        from pytest_fxregion.report import ci
-        from pytest_fxregion.snapshots.session import session_finished
+    if not active(session.config):
+        return (yield)
+    from pytest_fxregion.report import ci
+    from pytest_fxregion.snapshots.session import session_ends, session_finished
 
-        session_finished(session, exitstatus)
-        ci.finish(session.config, fxregion_session.of(session.config).options.codequality)
+    session_ends(session)
+    yield
+    session_finished(session, exitstatus)
+    ci.finish(session.config, fxregion_session.of(session.config).options.codequality)
 
 
 @pytest.hookimpl(optionalhook=True)

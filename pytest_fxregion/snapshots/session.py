@@ -269,7 +269,7 @@ def note_report(item: pytest.Item, report: pytest.TestReport) -> None:
             if record.written and is_a_copy(item.config):
                 send(report, books.settings.root, record.written)
     if not record.passed:
-        books.discarded += [(books.settings.shown(path), item.nodeid) for path in discard(record)]
+        _discard(record, books)
     RegionSnapshotExtension.forget(record)
 
 
@@ -286,6 +286,19 @@ def worker_finished(node: Any) -> None:
     books.exported += output["records"]
     books.discarded += [(path, test) for path, test in output["discarded"]]
     books.redundant += output["redundant"]
+
+
+def session_ends(session: pytest.Session) -> None:
+    """Let go of what an interrupted test has held back: call before syrupy counts.
+
+    Of such a test there is no report.
+    """
+    books = session.config.stash.get(BOOKS, None)
+    if books is None:
+        return
+    for record in books.records.values():
+        if not record.finished:
+            _discard(record, books)
 
 
 def session_finished(session: pytest.Session, exitstatus: int) -> None:
@@ -371,6 +384,10 @@ def _settle(config: pytest.Config, books: Books, exitstatus: int) -> bool:
     if found and not removing:
         books.lines.append("re-run with --snapshot-update to remove the unused snapshots")
     return bool(lost) or (bool(found) and not removing and not option.warn_unused_snapshots)
+
+
+def _discard(record: TestRecord, books: Books) -> None:
+    books.discarded += [(books.settings.shown(path), record.nodeid) for path in discard(record)]
 
 
 def _record(item: pytest.Item, books: Books) -> TestRecord:

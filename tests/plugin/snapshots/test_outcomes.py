@@ -177,8 +177,12 @@ def stopped(project: Project) -> Project:
 @pytest.mark.parametrize("how", ["crash", "interrupt", "-x"])
 def test_a_run_that_was_cut_off_loses_nothing(stopped: Project, how: str, xdist: bool) -> None:
     arguments = ["-x"] if how == "-x" else []
-    stopped.update(*arguments, "--max-worker-restart=0", xdist=xdist, VALUE="2", STOP=how)
+    options = (*arguments, "--max-worker-restart=0")
+    run = stopped.update(*options, xdist=xdist, VALUE="2", STOP=how)
 
+    if how != "crash" and not xdist:
+        assert "not written, because tests/test_stop.py::test_2_stops did not pass" in run.output
+        assert "1 snapshot failed. 1 snapshot updated." in run.output
     files = stopped.files()
     assert files["test_stop/test_2_stops@cpu"] == "2 1"
     assert files["test_stop/test_2_stops-old@cpu"] == "unused"
