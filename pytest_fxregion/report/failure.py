@@ -7,7 +7,6 @@ from a report, it is a :class:`~pytest_fxregion.report.machine.Failure`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,14 +15,12 @@ import pytest
 
 from pytest_fxregion.commands import test_command
 from pytest_fxregion.errors import CheckError
-from pytest_fxregion.report.painting import PaintedFailure
+from pytest_fxregion.report.painting import CALL, COMMAND, PaintedFailure
 
 if TYPE_CHECKING:
     from pytest_fxregion.report.machine import Failure
 
 _OWN = Path(__file__).parents[1]
-_CALL = re.compile(r"(?P<file>[^\s:].*?):(?P<line>\d+): .*")
-_COMMAND = re.compile(r"(?:pytest|python) .*")
 _MOST_LINES = 60
 
 
@@ -38,7 +35,7 @@ def plain_failure(
     if call.excinfo is None or not isinstance(call.excinfo.value, CheckError):
         return None
     lines = [*_call_lines(item, call), *str(call.excinfo.value).splitlines()]
-    if not _COMMAND.fullmatch(lines[-1]):
+    if not COMMAND.fullmatch(lines[-1]):
         lines += ["", "To run this test again:", test_command(item, options)]
     return "\n".join(lines)
 
@@ -54,12 +51,12 @@ def read_failure(report: pytest.TestReport, rootdir: Path) -> Failure:
     file, line = _place(report)
     if crash is not None and Path(crash.path).is_relative_to(rootdir):
         file, line = Path(crash.path).relative_to(rootdir).as_posix(), int(crash.lineno)
-    while len(lines) > 1 and (call := _CALL.fullmatch(lines[0])):
+    while len(lines) > 1 and (call := CALL.fullmatch(lines[0])):
         if not (rootdir / call["file"]).is_file():
             break
         file, line = Path(call["file"]).as_posix(), int(call["line"])
         del lines[0]
-    command = lines[-1] if _COMMAND.fullmatch(lines[-1]) else None
+    command = lines[-1] if COMMAND.fullmatch(lines[-1]) else None
     words = lines[: lines.index("")] if "" in lines[1:] else lines
     return Failure(file, line, tuple(words[:_MOST_LINES]), command)
 

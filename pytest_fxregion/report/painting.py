@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from pytest_fxregion.session import PROPERTY
-
-_COMMAND = re.compile(r"(?:pytest|python) .*")
-_CALL = re.compile(r"[^:]+\.py:\d+: ")
+# The lines that the text of a failed check begins with, and the one that it ends with.
+CALL = re.compile(r"(?P<file>[^\s:][^:]*\.py):(?P<line>\d+): .*")
+COMMAND = re.compile(r"(?:pytest|python) .*")
 _MOST_FOUND = 5
 _DIFFERS = re.compile(r"\S.* differs from what was compiled on .*:")
 
@@ -56,10 +55,10 @@ class PaintedFailure:
 
     def __init__(self, text: str, test: str) -> None:
         self._lines = text.split("\n")
-        calls = list(takewhile(_CALL.match, self._lines))
+        calls = list(takewhile(CALL.match, self._lines))
         place = ":".join(calls[-1].split(":")[:2]) if calls else ""
         # What follows is for a person who looks at this one test; a diff would fill the lines.
-        found = list(takewhile(bool, dropwhile(_CALL.match, self._lines)))
+        found = list(takewhile(bool, dropwhile(CALL.match, self._lines)))
         message = "\n".join(found_first(found)).removeprefix(f"{test}: ").removeprefix(f"{test} ")
         self.reprcrash = Crash(place, message)
 
@@ -76,7 +75,7 @@ class PaintedFailure:
             elif in_diff and line[:1] in "+-":
                 writer.line(line, green=line[0] == "+", red=line[0] == "-")
             else:
-                writer.line(line, bold=_COMMAND.fullmatch(line) is not None)
+                writer.line(line, bold=COMMAND.fullmatch(line) is not None)
 
 
 def configure(config: pytest.Config) -> None:
@@ -90,8 +89,8 @@ class Painter:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Change the report of a test whose runs were checked."""
-        ours = any(name == PROPERTY for name, _ in report.user_properties)
-        if ours and report.failed and type(report.longrepr) is str:
-            painted = PaintedFailure(report.longrepr, report.nodeid)
+        """Change the report of a test that failed of one of our checks: its text ends so."""
+        text = report.longrepr
+        if report.failed and type(text) is str and COMMAND.fullmatch(text.rpartition("\n")[2]):
+            painted = PaintedFailure(text, report.nodeid)
             report.longrepr = painted  # type: ignore[assignment]

@@ -11,7 +11,7 @@ from syrupy.assertion import SnapshotAssertion
 from syrupy.exceptions import TaintedSnapshotError
 
 from pytest_fxregion.commands import test_command
-from pytest_fxregion.errors import SnapshotError
+from pytest_fxregion.errors import CheckError, SnapshotError
 from pytest_fxregion.snapshots import names
 from pytest_fxregion.snapshots.diff import Difference, describe
 from pytest_fxregion.snapshots.document import Document, parse_document, write_document
@@ -81,7 +81,7 @@ class RegionSnapshot(SnapshotAssertion):
         __tracebackhide__ = True
         comparison = self._compare(other)
         if not comparison:
-            pytest.fail(comparison.text, pytrace=False)
+            raise CheckError(comparison.text)
         return True
 
     def __ne__(self, other: object) -> bool:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
+from pytest_fxregion.commands import test_command
 from pytest_fxregion.errors import SnapshotError
 from pytest_fxregion.snapshots import names
 from pytest_fxregion.snapshots.assertion import RegionSnapshot
@@ -262,7 +263,10 @@ def note_report(item: pytest.Item, report: pytest.TestReport) -> None:
             redundant = flush(record, books.settings.update and books.settings.may_write)
         except OSError as error:
             report.outcome = "failed"
-            report.longrepr = f"cannot write the snapshots of {item.nodeid}: {error}"
+            again = test_command(item, [*books.settings.command, "--snapshot-update"])
+            report.longrepr = (
+                f"cannot write the snapshots of {item.nodeid}: {error}\n\nTo try again:\n{again}"
+            )
             record.sound = False
         else:
             books.redundant += [books.settings.shown(path) for path in redundant]

@@ -96,7 +96,7 @@ def test_every_system_has_what_it_reads(ran: tuple[Project, Finished]) -> None:
     failed = {test.attrib["name"]: test.find("failure") for test in tests}
     changed = failed["test_changed"]
     assert changed is not None
-    assert (changed.text or "").splitlines()[0] == words
+    assert (changed.text or "").splitlines()[1] == words
     assert (changed.text or "").splitlines()[-1] == command
     assert failed["test_equal"] is None
 

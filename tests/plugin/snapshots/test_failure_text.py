@@ -28,6 +28,7 @@ COMMAND = (
 )
 
 EXPECTED = f"""\
+tests/test_graph.py:14: assert Document("", (Section("joint", text),)) == fxregion_snapshot
 snapshots/test_graph/test_block@cpu.fx.txt differs from what was compiled on cpu:
 `mm` in joint: checkpoint tag PREFER_RECOMPUTE → MUST_SAVE
 
@@ -53,6 +54,18 @@ def suite(project: Project) -> Project:
 def test_a_difference_is_said_in_words_then_in_lines_then_with_the_command(suite: Project) -> None:
     assert suite.update().status == 0
     assert EXPECTED in suite.run(TAG="MUST_SAVE").output
+
+
+def test_a_line_of_the_summary_says_what_differs(suite: Project, xdist: bool) -> None:
+    """Under CI pytest writes a failure's whole message there."""
+    suite.update()
+    summary = suite.run(xdist=xdist, TAG="MUST_SAVE", CI="1").output.partition("test summary")[2]
+    assert (
+        "FAILED tests/test_graph.py::test_block - `mm` in joint: checkpoint tag PREFER_RECOMPUTE"
+        " → MUST_SAVE\n"
+        "snapshots/test_graph/test_block@cpu.fx.txt differs from what was compiled on cpu\n"
+        "="
+    ) in summary
 
 
 def test_the_text_is_the_same_from_a_worker(suite: Project) -> None:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import io
-import json
 
 import pytest
 from _pytest._io import TerminalWriter
 
 from pytest_fxregion.report.painting import PaintedFailure, Painter, found_first
-from pytest_fxregion.session import PROPERTY
 
 TEXT = """\
 tests/test_a.py:7: run.check()
@@ -84,17 +82,16 @@ def test_the_name_of_the_test_is_not_said_again(text: str, message: str) -> None
     assert PaintedFailure(text, "a.py::test").reprcrash.message.startswith(message)
 
 
-@pytest.mark.parametrize("ours", [True, False])
-def test_only_the_failures_of_our_runs_are_painted(ours: bool) -> None:
+@pytest.mark.parametrize("text", [TEXT, "worker 'gw0' crashed"])
+def test_what_ends_with_a_command_is_painted(text: str) -> None:
     report = pytest.TestReport(
         nodeid="a.py::test",
         location=("a.py", 0, "test"),
         keywords={},
         outcome="failed",
-        longrepr=TEXT,
+        longrepr=text,
         when="call",
-        user_properties=[(PROPERTY if ours else "other", json.dumps({}))],
     )
     Painter().pytest_runtest_logreport(report)
-    assert isinstance(report.longrepr, PaintedFailure) is ours
-    assert str(report.longrepr) == report.longreprtext == TEXT
+    assert isinstance(report.longrepr, PaintedFailure) is (text == TEXT)
+    assert str(report.longrepr) == report.longreprtext == text
