@@ -113,7 +113,7 @@ class FxRegion:
         if not callable(function):
             raise FxRegionError(
                 f"{self._test}: fxregion takes a function or module, then its arguments; "
-                f"the first is a {type(function).__name__}"
+                f"the first is of type {type(function).__name__}"
             )
         start = perf_counter()
         dynamic = self._dynamic if dynamic is None else dynamic

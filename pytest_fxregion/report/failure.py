@@ -1,4 +1,4 @@
-"""A check that failed, as a person reads it: where the test called it, and what it found.
+"""An error of ours, as a person reads it: where the test's code called us, and what is wrong.
 
 Comes in: the call's exception.  Goes out: what takes the traceback's place in the report.  A
 traceback would end in pytest's own lines; here the last line is the command to run next.  Read back
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_fxregion.commands import test_command
-from pytest_fxregion.errors import CheckError
+from pytest_fxregion.errors import CheckError, FxRegionError
 from pytest_fxregion.report.painting import CALL, COMMAND, PaintedFailure
 
 if TYPE_CHECKING:
@@ -30,14 +30,26 @@ def plain_failure(
     """Return the text of a failed check, or None if the test failed in another way.
 
     Its last line is a command: the check's own, or the one that runs the test again with
-    ``options``.
+    ``options``.  ``--full-trace`` asks for the traceback.
     """
-    if call.excinfo is None or not isinstance(call.excinfo.value, CheckError):
+    if call.excinfo is None or item.config.option.fulltrace:
         return None
-    lines = [*_call_lines(item, call), *str(call.excinfo.value).splitlines()]
+    error = _ours(call.excinfo.value)
+    if error is None:
+        return None
+    kind = "" if isinstance(error, CheckError) else f"{type(error).__name__}: "
+    lines = [*_call_lines(item, call), *f"{kind}{error}".splitlines()]
     if not COMMAND.fullmatch(lines[-1]):
         lines += ["", "To run this test again:", test_command(item, options)]
     return "\n".join(lines)
+
+
+def _ours(error: BaseException) -> FxRegionError | None:
+    """Return the error of this package that a test failed with; dynamo wraps those of a backend."""
+    for each in (error, getattr(error, "inner_exception", None)):
+        if isinstance(each, FxRegionError):
+            return each
+    return None
 
 
 def read_failure(report: pytest.TestReport, rootdir: Path) -> Failure:
@@ -67,14 +79,14 @@ def _place(report: pytest.TestReport) -> tuple[str, int]:
 
 
 def _call_lines(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[str]:
-    """The lines of the user's own code that led to the check, the innermost last."""
+    """The lines of the user's own code that led to the error, the innermost last."""
     assert call.excinfo is not None
+    root = item.config.rootpath
     for entry in call.excinfo.traceback.filter(call.excinfo):
         file = Path(entry.path)
-        if file.is_relative_to(_OWN) or not file.is_relative_to(item.config.rootpath):
-            continue
-        if file.is_relative_to(item.path.parent) or file == item.path:
-            yield f"{file.relative_to(item.config.rootpath)}:{entry.lineno + 1}: {_code(entry)}"
+        installed = "site-packages" in file.parts or file.is_relative_to(_OWN)
+        if file.is_relative_to(root) and not installed:
+            yield f"{file.relative_to(root)}:{entry.lineno + 1}: {_code(entry)}"
 
 
 def _code(entry: object) -> str:

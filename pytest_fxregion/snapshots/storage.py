@@ -56,8 +56,8 @@ def document_of(value: object, provenance: str) -> Document:
     if isinstance(value, Document):
         return value if value.provenance else replace(value, provenance=provenance)
     raise SnapshotError(
-        f"a {type(value).__name__} cannot be compared with a snapshot: it is no Document and has "
-        "no snapshot_document()"
+        f"a value of type {type(value).__name__} cannot be compared with a snapshot: it is no "
+        "Document and has no snapshot_document()"
     )
 
 

@@ -77,6 +77,12 @@ def wrongly_lowered(x):
     return h * 2
 
 
+def misspelt(x):
+    configs = {"max_autotun" if FAULT else "max_autotune": False}
+    with annotate({"compile_with_inductor": {"inductor_configs": configs}}):
+        return x.sin()
+
+
 def inputs(fxregion):
     return [fxregion.randn(4, requires_grad=True) for _ in range(2)]
 
@@ -135,6 +141,10 @@ def test_graph_break(fxregion):
     run.check()
     if FAULT:
         run.forward
+
+
+def test_annotation(fxregion):
+    fxregion(misspelt, fxregion.randn(4)).check()
 
 
 @pytest.mark.fxregion(gpu=True)
@@ -272,6 +282,7 @@ def test_recording_passes_and_writes_a_file_a_snapshot(
     assert list(project.snapshots()) == [
         f"test_waves/{name}@cpu.fx.txt"
         for name in (
+            "test_annotation",
             "test_changed",
             "test_graph_break",
             "test_numbers",
@@ -290,6 +301,7 @@ def test_recording_passes_and_writes_a_file_a_snapshot(
 def test_a_row_of_the_summary_for_each_run(recording: Finished) -> None:
     found = rows(recording)
     assert [name.partition("::")[2] for name in found] == [
+        "test_annotation",
         "test_changed",
         "test_graph_break",
         "test_kernel",
@@ -429,6 +441,20 @@ def test_a_stage_that_is_not_one_graph_says_how_to_take_one(failing: Finished) -
     text = failing.failure_of("test_graph_break")
     assert "compiled as 2 graphs" in text
     assert "run.graphs[0].forward" in text
+
+
+def test_an_error_of_ours_is_shown_without_a_traceback(failing: Finished) -> None:
+    """Of dynamo's and Inductor's frames, through which it came, there would be pages."""
+    call = "fxregion(misspelt, fxregion.randn(4)).check()"
+    first, error, *rest = failing.failure_of("test_annotation").splitlines()
+    assert first == f"tests/test_waves.py:{line_of(WAVES, call)}: {call}"
+    assert error.startswith("AnnotationError: ")
+    assert "'max_autotun', which torch._inductor.config does not know; did you mean" in error
+    assert rest == [
+        "",
+        "To run this test again:",
+        "pytest tests/test_waves.py::test_annotation --fxregion --fxregion-device=cpu",
+    ]
 
 
 def test_failing_tests_have_rows_too(failing: Finished) -> None:

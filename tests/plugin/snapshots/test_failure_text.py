@@ -166,4 +166,4 @@ def test_a_value_without_a_document_is_named(project: Project) -> None:
         "tests/test_type.py",
         "def test_type(fxregion_snapshot):\n    assert 3 == fxregion_snapshot\n",
     )
-    assert "a int cannot be compared with a snapshot" in project.run().output
+    assert "SnapshotError: a value of type int cannot be compared with a" in project.run().output
