@@ -43,7 +43,8 @@ from pytest_fxregion.snapshots.files import remove, write_atomically
 from pytest_fxregion.snapshots.forwarding import is_a_copy
 from pytest_fxregion.snapshots.graph import is_graph_text, parse_graphs
 from pytest_fxregion.snapshots.ledger import TestRecord, same_sections
-from pytest_fxregion.snapshots.settings import Settings, under_ci
+from pytest_fxregion.snapshots.session import is_gone
+from pytest_fxregion.snapshots.settings import under_ci
 from pytest_fxregion.snapshots.storage import RECORD, SETTINGS, RegionSnapshotExtension
 
 _NOTE = "fxregion-candidates"
@@ -58,7 +59,7 @@ def configure(config: pytest.Config, *, torch_version: str) -> None:
         return
     config.pluginmanager.register(CandidateNotes(), "fxregion-candidate-notes")
     if not hasattr(config, "workerinput"):
-        writer = CandidateWriter(settings, settings.artifacts, torch_version)
+        writer = CandidateWriter(config, settings.artifacts, torch_version)
         config.stash[_WRITER] = writer
         config.pluginmanager.register(writer, "fxregion-candidate-writer")
 
@@ -166,8 +167,9 @@ class _Test:
 class CandidateWriter:
     """Where reports are gathered: writes candidates as they come, and the report at the end."""
 
-    def __init__(self, settings: Settings, folder: Path, torch_version: str) -> None:
-        self._settings = settings
+    def __init__(self, config: pytest.Config, folder: Path, torch_version: str) -> None:
+        self._config = config
+        self._settings = config.stash[SETTINGS]
         self._folder = folder
         self._torch = torch_version
         self._tests: dict[str, _Test] = {}
@@ -283,7 +285,7 @@ class CandidateWriter:
                 each
                 for each in old.candidates
                 if each.snapshot not in now
-                and not self._settled(each, old.nodeid if old.nodeid in passed else None)
+                and not self._settled(each, old.nodeid, passes=old.nodeid in passed)
             )
             if not kept:
                 continue
@@ -293,11 +295,8 @@ class CandidateWriter:
             found[old.nodeid] = replace(new, candidates=(*new.candidates, *kept))
         return list(found.values())
 
-    def _settled(self, candidate: Candidate, passed: str | None) -> bool:
-        """Say whether an earlier candidate is of no use any more; remove it if so.
-
-        ``passed`` is the id of its test if that has passed now.
-        """
+    def _settled(self, candidate: Candidate, nodeid: str, *, passes: bool) -> bool:
+        """Say whether an earlier candidate is of no use any more; remove it if so."""
         try:
             file = resolve_inside(self._folder, candidate.candidate)
         except SnapshotError:
@@ -306,8 +305,10 @@ class CandidateWriter:
             return True
         if self._accepted(file, candidate):
             reason = "it was accepted"
-        elif passed is not None and (candidate.variant or "") in self._tests[passed].removable:
+        elif passes and (candidate.variant or "") in self._tests[nodeid].removable:
             reason = "its test passes now"
+        elif is_gone(self._config, nodeid):
+            reason = "its test is gone"
         else:
             return False
         self._remove(file)

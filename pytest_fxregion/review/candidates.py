@@ -74,11 +74,11 @@ def offers(folder: Path) -> tuple[Offer, ...]:
 
 
 def check_root(root: Path, found: tuple[Offer, ...]) -> None:
-    """Raise a SnapshotError if none of the compared snapshots is there, so ``root`` is wrong."""
+    """Raise a SnapshotError if ``root`` is wrong: it lacks even the folder of what was compared."""
     compared = [
         each.candidate.compared_with for each in found if each.candidate.compared_with is not None
     ]
-    if compared and not any((root / path).exists() for path in compared):
+    if compared and not any((root / path.partition("/")[0]).exists() for path in compared):
         raise SnapshotError(
             f"{root} holds none of the snapshots that were compared ({compared[0]}, …): "
             "give --root with the folder that is pytest's rootdir"

@@ -292,6 +292,22 @@ def worker_finished(node: Any) -> None:
     books.redundant += output["redundant"]
 
 
+def is_gone(config: pytest.Config, nodeid: str) -> bool:
+    """Say whether a test of an earlier run is no more: call once all tests were collected.
+
+    Its file is gone, or it is not in the file any more.  Where tests were given by id, nothing is
+    known of the others in their files.
+    """
+    books = config.stash[BOOKS]
+    settings, coverage = books.settings, books.coverage
+    file = settings.rootdir / nodeid.partition("::")[0]
+    if not file.is_file():
+        return True
+    folder = names.folder_for(file, settings.rootdir, settings.tests_root)
+    collected = str(folder) in coverage.modules and not any("::" in arg for arg in config.args)
+    return collected and nodeid not in coverage.collected
+
+
 def session_ends(session: pytest.Session) -> None:
     """Let go of what an interrupted test has held back: call before syrupy counts.
 

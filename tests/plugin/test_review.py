@@ -235,6 +235,24 @@ def test_candidates_of_tests_that_did_not_run_stay(project: Project) -> None:
     assert not any("[a]" in name for name in _files(project))
 
 
+@pytest.mark.parametrize("workers", [(), ("-n1",)], ids=["serial", "xdist"])
+def test_candidates_of_a_test_that_is_gone_go(project: Project, workers: tuple[str, ...]) -> None:
+    """Nobody could settle them: accepted, they would be snapshots without a test."""
+    _run(project, *workers)
+    project.write({"tests/test_ops.py": TESTS.replace('["a", "b"]', '["a", "c"]')})
+    run = _run(project, *workers, "tests/test_ops.py::test_op[c]")  # says nothing of the others
+    assert "candidate removed" not in run.text
+    run = _run(project, *workers)
+    gone = "fxregion-artifacts/snapshots/test_ops/test_op[b]@cpu.fx.txt"
+    assert run.line("candidate removed") == f"candidate removed, as its test is gone: {gone}"
+    assert [name for name, found in _candidates(project).items() if found] == [
+        "test_op[a]",
+        "test_op[c]",
+    ]
+    (project.folder / "tests/test_ops.py").rename(project.folder / "tests/test_moved.py")
+    assert _run(project, *workers).text.count("as its test is gone: ") == 2
+
+
 def test_candidates_of_another_variant_stay(project: Project) -> None:
     _hold(project, "a", "b")
     _run(project, "--fxregion-record=mine", OP="cos")

@@ -186,7 +186,7 @@ def test_a_folder_without_a_report_is_an_error(artifacts: Artifacts) -> None:
         offers(artifacts.folder)
 
 
-def test_a_root_without_any_compared_snapshot_is_an_error(artifacts: Artifacts) -> None:
+def test_a_root_without_the_folder_of_what_was_compared_is_an_error(artifacts: Artifacts) -> None:
     changed = artifacts.offer("a", NEW, old=OLD)
     new = artifacts.offer("b", NEW)
     with pytest.raises(SnapshotError, match="give --root"):
@@ -194,3 +194,6 @@ def test_a_root_without_any_compared_snapshot_is_an_error(artifacts: Artifacts) 
     check_root(artifacts.root, (new,))
     artifacts.hold("a", document("exp"))
     check_root(artifacts.root, (changed, new))
+    artifacts.snapshot("a").unlink()  # with its test
+    check_root(artifacts.root, (changed, new))
+    assert "is gone since" in examine(changed, artifacts.root).reason
