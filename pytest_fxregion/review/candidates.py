@@ -6,6 +6,7 @@ when the snapshot holds what it holds; nothing is noted down beside that.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -19,7 +20,7 @@ from pytest_fxregion.report.machine import (
     resolve_inside,
 )
 from pytest_fxregion.snapshots.diff import Difference, describe
-from pytest_fxregion.snapshots.document import Document, parse_document, write_document
+from pytest_fxregion.snapshots.document import Document, read_document, write_document
 from pytest_fxregion.snapshots.files import write_atomically
 
 State = Literal["open", "settled", "outdated", "refused"]
@@ -147,11 +148,4 @@ def _read(path: Path, shown: str) -> Document | None:
         SnapshotError: the file cannot be read as a snapshot.
 
     """
-    try:
-        return parse_document(path.read_bytes().decode("utf-8"), source=shown)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise SnapshotError(f"{shown}: cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise SnapshotError(f"{shown}: not UTF-8 text (byte {error.start})") from None
+    return read_document(path, source=shown) if os.path.lexists(path) else None

@@ -15,7 +15,7 @@ from pytest_fxregion.errors import SnapshotError
 from pytest_fxregion.review.grouping import Group, group_changes
 from pytest_fxregion.snapshots.changes import Change
 from pytest_fxregion.snapshots.diff import compare_documents
-from pytest_fxregion.snapshots.document import Document, parse_document
+from pytest_fxregion.snapshots.document import Document, read_document
 from pytest_fxregion.snapshots.names import SUFFIX
 from pytest_fxregion.snapshots.wording import summary_lines
 
@@ -79,27 +79,12 @@ def read_folder(path: Path) -> Folder:
             file = Path(current, name)
             test = file.relative_to(path).as_posix().removesuffix(SUFFIX)
             try:
-                documents[test] = read_snapshot(file)
+                documents[test] = read_document(file, source=str(file))
             except SnapshotError as error:
                 unreadable[test] = str(error)
     if not documents and not unreadable:
         raise SnapshotError(f"{path}: no snapshots (*{SUFFIX}) below this folder")
     return Folder(path, documents, unreadable)
-
-
-def read_snapshot(file: Path) -> Document:
-    """Read one snapshot file.
-
-    Raises:
-        SnapshotError: it is not there, not UTF-8, or not a whole snapshot; names the file.
-
-    """
-    try:
-        return parse_document(file.read_bytes().decode("utf-8"), source=str(file))
-    except UnicodeDecodeError as error:
-        raise SnapshotError(f"{file}: not UTF-8 text (byte {error.start})") from None
-    except OSError as error:
-        raise SnapshotError(f"{file}: cannot be read: {error.strerror}") from None
 
 
 def compare_folders(a: Folder, b: Folder) -> FolderComparison:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from pytest_fxregion.errors import OptionError, SnapshotError
-from pytest_fxregion.review.folders import read_snapshot
+from pytest_fxregion.snapshots.document import read_document
 from pytest_fxregion.snapshots.names import SUFFIX
 
 _EPILOG = "exit status: 0 every file can be read; 1 some cannot; 2 there is no such file or folder."
@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
     for file in snapshot_files(arguments.paths):
         checked += 1
         try:
-            read_snapshot(file)
+            read_document(file, source=str(file))
         except SnapshotError as error:
             damaged += 1
             print(error)

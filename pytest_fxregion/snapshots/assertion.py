@@ -14,7 +14,12 @@ from pytest_fxregion.commands import test_command
 from pytest_fxregion.errors import CheckError, SnapshotError
 from pytest_fxregion.snapshots import names
 from pytest_fxregion.snapshots.diff import Difference, describe
-from pytest_fxregion.snapshots.document import Document, parse_document, write_document
+from pytest_fxregion.snapshots.document import (
+    Document,
+    parse_document,
+    read_document,
+    write_document,
+)
 from pytest_fxregion.snapshots.files import write_atomically
 from pytest_fxregion.snapshots.ledger import Placement, placement, stem_of
 from pytest_fxregion.snapshots.settings import Settings
@@ -182,9 +187,7 @@ def _called(position: int | str) -> str:
 
 def _damage(path: Path, shown: str) -> str:
     try:
-        parse_document(path.read_bytes().decode("utf-8"), source=shown)
-    except UnicodeDecodeError as error:
-        return f"{shown}: the snapshot is not UTF-8 text ({error.reason} at byte {error.start})"
+        read_document(path, source=shown)
     except SnapshotError as error:
         return str(error)
     return f"{shown}: the snapshot could not be read"  # mended by another run since

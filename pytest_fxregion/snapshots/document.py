@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
 from pytest_fxregion.errors import SnapshotError
 
@@ -135,6 +136,21 @@ def parse_document(text: str, *, source: str) -> Document:
         header["provenance"] or "",
         tuple(Section(title, "\n".join(body)) for title, body in sections.items()),
     )
+
+
+def read_document(file: Path, *, source: str) -> Document:
+    """Read a snapshot file; ``source`` names it in errors.
+
+    Raises:
+        SnapshotError: it cannot be read, or is not a whole snapshot.
+
+    """
+    try:
+        return parse_document(file.read_bytes().decode("utf-8"), source=source)
+    except UnicodeDecodeError as error:
+        raise SnapshotError(f"{source}: not UTF-8 text (byte {error.start})") from None
+    except OSError as error:
+        raise SnapshotError(f"{source}: cannot be read: {error.strerror}") from None
 
 
 def _encodable(text: str) -> str:

@@ -27,7 +27,7 @@ DAMAGED = {
     ),
     "bytes": (
         HEAD + b"\xff\xfe\n",
-        "snapshots/test_damage/test_bytes@cpu.fx.txt: the snapshot is not UTF-8 text",
+        "snapshots/test_damage/test_bytes@cpu.fx.txt: not UTF-8 text",
     ),
     "edited": (
         HEAD + b"by hand\n",
