@@ -214,19 +214,17 @@ def _is_tolerance(value: object) -> bool:
 def harness(request: pytest.FixtureRequest) -> Iterator[FxRegion]:
     """Give a test its harness, its device in place."""
     current = of(request.config)
-    with _test_failures():
-        settings = marker(request.node)
-        chosen = _device_of(request.node)
-        if settings.gpu and not chosen.is_gpu:
-            raise DeviceError(f"{request.node.nodeid} needs a GPU: {_why_no_gpu(current)}")
+    settings = marker(request.node)
+    chosen = _device_of(request.node)
+    if settings.gpu and not chosen.is_gpu:
+        raise DeviceError(f"{request.node.nodeid} needs a GPU: {_why_no_gpu(current)}")
 
     from pytest_fxregion import device, progress
     from pytest_fxregion.harness import FxRegion
     from pytest_fxregion.report.transient import transient_line
 
     with ExitStack() as scope:
-        with _test_failures():
-            scope.enter_context(device.active(chosen))
+        scope.enter_context(device.active(chosen))
         made = FxRegion(
             test=request.node.nodeid,
             root=request.config.rootpath,
@@ -253,14 +251,13 @@ def snapshot_assertion(request: pytest.FixtureRequest) -> SnapshotAssertion:
     """Return the syrupy fixture with our storage behind it."""
     from pytest_fxregion.snapshots.session import make_snapshot
 
-    with _test_failures():
-        chosen = _device_of(request.node)
-        return make_snapshot(
-            request.getfixturevalue("snapshot"),
-            request,
-            provenance=_provenance(chosen),
-            variants=chosen.variants,
-        )
+    chosen = _device_of(request.node)
+    return make_snapshot(
+        request.getfixturevalue("snapshot"),
+        request,
+        provenance=_provenance(chosen),
+        variants=chosen.variants,
+    )
 
 
 def runs_of(item: pytest.Item) -> list[RegionRun]:
@@ -353,13 +350,3 @@ def _usage_errors() -> Iterator[None]:
         yield
     except FxRegionError as error:
         raise pytest.UsageError(f"fxregion: {error}") from None
-
-
-@contextmanager
-def _test_failures() -> Iterator[None]:
-    """Show our errors as the failure of this test, without a traceback."""
-    try:
-        yield
-    except FxRegionError as error:
-        # pytest.fail() would show the error twice: once as what was being handled.
-        raise pytest.fail.Exception(str(error), pytrace=False) from None

@@ -487,13 +487,12 @@ def test_graphs_and_numbers_are_shown_once_whether_a_test_passes_or_fails(
         ("test_device_that_is_not_there", "--fxregion-device=cuda: "),
     ],
 )
-def test_a_wrong_marker_is_its_tests_error_in_one_line(
-    failing: Finished, test: str, text: str
-) -> None:
+def test_a_wrong_marker_is_its_tests_error(failing: Finished, test: str, text: str) -> None:
     if test == "test_device_that_is_not_there" and "cuda" in failing.line("fxregion: "):
         pytest.skip("there is a GPU here")
-    (line,) = failing.failure_of(f"ERROR at setup of {test}").splitlines()
-    assert text in line
+    error, *_, command = failing.failure_of(f"ERROR at setup of {test}").splitlines()
+    assert text in error
+    assert command.startswith(f"pytest markers/test_markers.py::{test} --fxregion")
 
 
 def test_markers_of_class_and_method_join(failing: Finished) -> None:
