@@ -329,14 +329,19 @@ class CandidateWriter:
     def lines(self, start: Path) -> list[str]:
         """Return the lines for the terminal; ``start`` is the folder that commands are typed in."""
         lines = [*self._removed, *self._problems]
-        if self._open:
+        plural = "s" if self._open > 1 else ""
+        if self._open and not self._settings.inside_rootdir(self._settings.root):
+            lines.append(
+                f"{self._open} candidate{plural}, not for review as the snapshots are outside of "
+                "pytest's root folder: the last line of each failure accepts it"
+            )
+        elif self._open:
             words = ["python", "-m", "pytest_fxregion", "review"]
             folder = os.path.relpath(self._folder, start)
             if folder != DEFAULT_FOLDER:
                 words.append(folder)
             if start != self._settings.rootdir:
                 words += ["--root", os.path.relpath(self._settings.rootdir, start)]
-            plural = "s" if self._open > 1 else ""
             lines.append(f"{self._open} candidate{plural} to review: {shlex.join(words)}")
         return lines
 

@@ -32,7 +32,7 @@ def plain_failure(
     Its last line is a command: the check's own, or the one that runs the test again with
     ``options``.  ``--full-trace`` asks for the traceback.
     """
-    if call.excinfo is None or item.config.option.fulltrace:
+    if call.excinfo is None or item.config.getoption("fulltrace", False):
         return None
     error = _ours(call.excinfo.value)
     if error is None:

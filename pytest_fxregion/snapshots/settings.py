@@ -76,8 +76,12 @@ class Settings:
 
     def shown(self, path: Path) -> str:
         """Return ``path`` as messages show it: relative to pytest's root folder where it can be."""
-        inside = path.is_relative_to(self.rootdir)
+        inside = self.inside_rootdir(path)
         return path.relative_to(self.rootdir).as_posix() if inside else str(path)
+
+    def inside_rootdir(self, path: Path) -> bool:
+        """Say whether ``path`` is in pytest's root folder: it may have been given with ``..``."""
+        return path.is_relative_to(self.rootdir) and ".." not in path.parts
 
 
 # The parameter by which pytest-repeat repeats a test, and its part of the id.

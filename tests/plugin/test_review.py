@@ -433,6 +433,19 @@ def test_artifacts_that_cannot_be_written_are_said(project: Project) -> None:
     assert "could not write fxregion-artifacts/fxregion.json" in run.text
 
 
+@pytest.mark.parametrize("folder", ["{outside}", "../outside"])
+def test_snapshots_outside_of_the_root_folder_are_not_for_review(
+    project: Project, folder: str
+) -> None:
+    folder = folder.format(outside=project.folder.parent / "outside")
+    run = _run(project, f"--fxregion-snapshot-dir={folder}")
+    assert run.line("2 candidates, not for review").endswith(
+        "the last line of each failure accepts it"
+    )
+    (first, *_) = _report(project)["tests"][0]["candidates"]
+    assert Path(first["snapshot"]).is_absolute()
+
+
 def test_the_command_fits_the_folder_that_it_is_typed_in(project: Project) -> None:
     run = _run(project, cwd=project.folder / "tests")
     assert run.line("to review").endswith(
