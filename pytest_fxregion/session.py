@@ -95,6 +95,11 @@ def configure(config: pytest.Config) -> None:
     from pytest_fxregion.snapshots import session as snapshots
 
     with _usage_errors():
+        if not config.pluginmanager.hasplugin("syrupy"):
+            raise OptionError(
+                "--fxregion needs syrupy's plugin, which is switched off: leave out -p no:syrupy, "
+                "or give -p syrupy where plugins are not loaded by themselves"
+            )
         snapshots.configure(
             config,
             snapshot_dir=current.options.snapshot_dir,

@@ -164,3 +164,9 @@ def test_a_missing_torch_is_refused(project: Project, tmp_path: Path) -> None:
     line = refused(project.run("--fxregion", env=env, anew=True))
     assert "--fxregion needs torch, which is not installed: pip install 'torch>=2.11'" in line
     assert project.run(env=env, anew=True).code == 0  # and without --fxregion it is not missed
+
+
+def test_a_run_without_syrupy_is_refused(project: Project) -> None:
+    line = refused(project.run(*ON_CPU, "-p", "no:syrupy"))
+    assert "--fxregion needs syrupy's plugin, which is switched off" in line
+    assert project.run("-p", "no:syrupy").code == 0
