@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 from torch import _C
 from torch.utils import _python_dispatch
+
+from pytest_fxregion._torch.tensors import FakeTensor
 
 # Base of modes that see every operation that reaches the dispatcher.
 DispatchMode = _python_dispatch.TorchDispatchMode
@@ -16,6 +19,21 @@ DispatchMode = _python_dispatch.TorchDispatchMode
 def without_dispatch_modes() -> AbstractContextManager[object]:
     """Suspend fake and tracing modes in a scope, so that a constant's content can be read."""
     return _python_dispatch._disable_current_modes()
+
+
+_MODE_KEYS = _C._TorchDispatchModeKey
+_TRACING = (_MODE_KEYS.FAKE, _MODE_KEYS.FUNCTIONAL, _MODE_KEYS.PROXY)
+_active_modes = _C._len_torch_dispatch_stack
+
+
+def is_traced(operands: Iterable[object]) -> bool:
+    """Whether operators on the operands are traced, or told their results' form alone.
+
+    ``_len_torch_dispatch_stack``, ``_get_dispatch_mode``: 2.11 to 2.15.
+    """
+    if FakeTensor in map(type, operands):
+        return True
+    return _active_modes() > 0 and any(_C._get_dispatch_mode(key) is not None for key in _TRACING)
 
 
 def is_functorch_active() -> bool:

@@ -12,9 +12,13 @@ import torch._functorch.config
 import torch._inductor.config
 from torch._inductor.async_compile import AsyncCompile
 from torch.fx._graph_pickler import GraphPickler, Options
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 from torch.fx.traceback import annotate as annotated
 from torch.utils.checkpoint import checkpoint
 
+from pytest_fxregion._torch.artifacts import dumped_module, loaded_module
+from pytest_fxregion._torch.tensors import FakeTensor, new_fake_mode
 from pytest_fxregion._torch.tracing import aot_autograd
 from pytest_fxregion.errors import RegionError
 from pytest_fxregion.regional import Region, compile_regions, regional_inductor, serializable
@@ -144,6 +148,36 @@ def test_gradients_are_not_lost_in_silence() -> None:
     gm = compile_regions(traced(lambda x: (x * 2 + 1).sin(), X, marks={"mul": 0, "add": 0}))
     with pytest.warns(UserWarning, match="inductor_region_0 was traced without gradients"):
         gm.graph_module(X.clone().requires_grad_())
+
+
+@pytest.mark.parametrize("grad", [True, False])
+def test_fake_operands_give_the_form_of_the_results(grad: bool) -> None:
+    """Compiled code would read their memory, of which they have none."""
+    marks = {"mul": region(0), "add": region(0), "t": region(0)}
+    gm = compile_regions(
+        traced(lambda x: ((x * 2 + 1).t(), x.cos()), X.view(2, 2), marks=marks)
+    ).graph_module
+    mode = new_fake_mode()
+    with torch.set_grad_enabled(grad):
+        for run in (gm, FakeTensorProp(gm, mode).propagate):
+            given = mode.from_tensor(torch.ones(2, 2))
+            result, _ = run(given)
+            assert isinstance(result, FakeTensor)
+            assert (result.shape, result.stride()) == ((2, 2), (1, 2))
+        with mode:
+            assert isinstance(gm(torch.ones(2, 2))[0], FakeTensor)
+        torch.testing.assert_close(gm(Y.view(2, 2))[0], (Y * 2 + 1).view(2, 2).t())
+
+
+@pytest.mark.parametrize("mode", ["real", "fake"])
+def test_what_is_traced_again_has_the_operators_of_its_regions(mode: Any) -> None:
+    marks = {"mul": region(0), "add": region(0)}
+    gm = compile_regions(traced(lambda x, y: (x * y + 1).cos(), X, Y, marks=marks)).graph_module
+    with torch.no_grad():
+        again = make_fx(gm, tracing_mode=mode)(X, Y)
+        names = [node.name for node in again.graph.nodes if node.op == "call_function"]
+        assert names == ["mul", "add", "cos"]
+        torch.testing.assert_close(again(Y, Y), (Y * Y + 1).cos())
 
 
 def test_annotations_that_code_depends_on_are_told_to_torchs_caches(compiles: Compiles) -> None:
@@ -291,3 +325,14 @@ def test_pickled_regions_of_an_operators_body_run_without_compiling(
     for x in (Y, -Y):
         with torch.no_grad():
             torch.testing.assert_close(again([x, X])[0], fn(x, X))
+
+
+def test_pickled_region_refuses_what_it_cannot_compute_with() -> None:
+    gm = compile_regions(traced(lambda x: x * 2 + 1, X, marks={"mul": 0, "add": 0})).graph_module
+    again = callable_again(loaded_module(dumped_module(serializable(gm))))
+    with (
+        torch.no_grad(),
+        new_fake_mode() as mode,
+        pytest.raises(RegionError, match="inductor_region_0 was called with fake tensors"),
+    ):
+        again(mode.from_tensor(X))
