@@ -10,7 +10,7 @@ import copy
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
@@ -56,6 +56,7 @@ def execute(
     backward: bool,
     grad_outputs: Sequence[torch.Tensor] | None = None,
     before_backward: Callable[[dict[int, str], list[Any]], None] | None = None,
+    watch: AbstractContextManager[object] | None = None,
 ) -> Results:
     """Call the function once, forward and backward, and return what came of it.
 
@@ -65,8 +66,10 @@ def execute(
     require a gradient only since the call wrote to them are such outputs too, after the others;
     their cotangents may be left out, and are zeros then.
     ``before_backward`` is given the names of the tensors that gradients are collected for, by
-    identity, and the outputs.  Afterwards modules (parameters, buffers, attributes), tensors that
-    the function brings along, and the gradients of all of them are as before.
+    identity, and the outputs.  ``watch`` is entered for the forward and again for the backward: it
+    sees nothing of what is kept and compared around them.  Afterwards modules (parameters, buffers,
+    attributes), tensors that the function brings along, and the gradients of all of them are as
+    before.
     """
     copied = Call(call.function, *_copy_arguments(call))
     before = flatten_with_names(copied.argument_names())
@@ -75,11 +78,13 @@ def execute(
     held = HeldState.of(copied)
     # What the user has compiled already is eager's as it is written; dynamo looks into it anyway.
     is_eager = run is None and call.reaches_compiled()
+    watch = nullcontext() if watch is None else watch
     with held.kept(), torch.compiler.set_stance("force_eager") if is_eager else nullcontext():
         torch.manual_seed(seed)
         state = _random_state()
         function = call.function if run is None else run
-        outputs = function(*copied.args, **copied.kwargs)
+        with watch:
+            outputs = function(*copied.args, **copied.kwargs)
         used_randomness = _random_state() != state
         named_outputs = dict(flatten_with_names({"output": outputs}))
         values: dict[str, Any] = {name: _frozen(value) for name, value in named_outputs.items()}
@@ -96,7 +101,8 @@ def execute(
                 if grad_outputs is not None
                 else draw_cotangents(wanting, seed)
             )
-            torch.autograd.backward(wanting, cotangents)
+            with watch:
+                torch.autograd.backward(wanting, cotangents)
             gradients = _gradients([*names, *held.tensors.items()], held.modules)
             values |= {f"gradient of {name}": gradient for name, gradient in gradients.items()}
         values |= _changed_arguments(given, names)

@@ -290,13 +290,14 @@ class FxRegion:
         watched = EagerAccumulations(self._root)
         # Anomaly mode keeps for every autograd node the line of the forward that made it.
         lines = torch.autograd.set_detect_anomaly(True, check_nan=False)
-        with as_traced(), lines, annotated:
+        with as_traced(), lines:
             eager = execute(
                 call,
                 seed=self.seed,
                 backward=backward,
                 grad_outputs=grad_outputs,
                 before_backward=watched.watch_call,
+                watch=annotated,
             )
         return eager, watched
 
@@ -365,10 +366,13 @@ class FxRegion:
                 only_torchs_own_trace(),
                 memory_budgets_ignored(),
                 warnings.catch_warnings(action="ignore"),
-                watch,
             ):
                 results = execute(
-                    wide, seed=self.seed, backward=backward, grad_outputs=wide_cotangents
+                    wide,
+                    seed=self.seed,
+                    backward=backward,
+                    grad_outputs=wide_cotangents,
+                    watch=watch,
                 )
         except Exception:  # A function that fixes a dtype somewhere may fail in any way at all.
             return None, watch.lowest

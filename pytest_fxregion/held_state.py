@@ -42,6 +42,7 @@ class HeldState:
     optimizers: Mapping[str, Optimizer]
     tensors: Mapping[str, torch.Tensor]
     _values: dict[int, torch.Tensor] = field(default_factory=dict)
+    _unchanged: set[int] = field(default_factory=set)  # of those compared after the call
     # What is not copied of the arguments, as objects that hold no tensor, and what the function
     # brings along.  By name, the objects among the latter; before the call, their leaves.
     _around: list[Any] = field(default_factory=list)
@@ -113,6 +114,8 @@ class HeldState:
                 for key, tensor in tensors.items():
                     if _memory(tensor) != _memory(places[key]):
                         tensor.data = places[key]
+                    elif key in self._unchanged:
+                        continue
                     if not _are_equal(tensor, self._values[key]):
                         tensor.copy_(self._values[key])
                 for key, gradient in gradients.items():
@@ -123,7 +126,9 @@ class HeldState:
         found: dict[str, Any] = dict(self._buffers())
         for name, tensor in (*named_parameters(self.modules), *self.tensors.items()):
             before = self._values.get(id(tensor))
-            if before is None or not _are_equal(tensor, before):
+            if before is not None and _are_equal(tensor, before):
+                self._unchanged.add(id(tensor))
+            else:
                 found.setdefault(name, tensor)
         for name, leaf in replaced(self._leaves, self._flat()).items():
             found.setdefault(name, leaf)
@@ -182,6 +187,8 @@ def _are_equal(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 def _stored(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """Return the tensors that hold a sparse tensor, which ``torch.equal`` does not take."""
+    if tensor.layout is torch.strided:
+        return (tensor,)
     tensor = tensor.detach()
     if tensor.layout is torch.sparse_coo:
         tensor = tensor.coalesce()

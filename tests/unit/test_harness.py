@@ -272,6 +272,17 @@ def test_random_numbers_are_the_same_in_eager_and_compiled() -> None:
     assert run.reference is None
 
 
+TABLE = torch.ones(3)
+
+
+def test_a_tensor_that_nothing_is_computed_with_is_no_lower_precision() -> None:
+    fxregion = harness()
+    run = fxregion(lambda x: x.sin() * TABLE.shape[0], fxregion.randn(3))
+    assert run.reference is not None
+    assert run.precision is None
+    assert fxregion(lambda x: x.sin() * TABLE, fxregion.randn(3)).precision == torch.float32
+
+
 def test_the_figures_of_a_run_are_plain_values() -> None:
     import json
 

@@ -244,12 +244,14 @@ class Registering(nn.Linear):
 
 
 class Exchanging(nn.Linear):
-    """Gives its parameters other data: a part, in another dtype."""
+    """Gives its parameters other data: a part, in another dtype; writes to what one has left."""
 
     def forward(self, x: Tensor) -> Tensor:
         result = super().forward(x)
         self.weight.data = self.weight.data[:1].double()
+        left = self.bias.detach()
         self.bias.data = self.bias.data.clone()
+        left.add_(1)
         return result
 
 
@@ -263,10 +265,11 @@ def test_hooks_and_buffers_that_a_call_registers_are_gone_afterwards() -> None:
 def test_parameters_lie_where_they_lay_after_a_call_that_exchanged_their_data() -> None:
     module = Exchanging(2, 2)
     weight, bias = (parameter.detach() for parameter in module.parameters())
-    values = weight.clone()
+    values, other_values = weight.clone(), bias.clone()
     results = execute(Call(module, (torch.ones(3, 2),), {}), seed=0, backward=False)
     assert results.values["weight after the call"].dtype == torch.float64
     assert torch.equal(module.weight, values)
+    assert torch.equal(module.bias, other_values)
     assert module.weight.dtype == torch.float32
     assert module.weight.data_ptr() == weight.data_ptr()
     assert module.bias.data_ptr() == bias.data_ptr()
