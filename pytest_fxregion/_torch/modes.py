@@ -46,8 +46,19 @@ def is_autocast_active() -> bool:
     return _C._is_any_autocast_enabled()
 
 
+# Where ``fp32_precision`` can be set.  What older settings (``set_float32_matmul_precision``,
+# ``allow_tf32``) ask for is there too; to read those raises once a newer one was set.
+_FP32_PRECISIONS = (
+    ("generic", "all"),
+    *((backend, of) for backend in ("cuda", "mkldnn") for of in ("all", "matmul", "conv", "rnn")),
+)
+
+
 def ambient_compile_state() -> tuple[object, ...]:
-    """What a compile depends on besides its graph: modes, defaults, and the compilers' options."""
+    """What a compile depends on besides its graph: modes, defaults, and the compilers' options.
+
+    ``_get_fp32_precision_getter(backend, operation)``: 2.11 to 2.15.
+    """
     from torch._functorch import config as functorch_config
     from torch._inductor import config as inductor_config
 
@@ -61,9 +72,7 @@ def ambient_compile_state() -> tuple[object, ...]:
         torch.are_deterministic_algorithms_enabled(),
         torch.is_deterministic_algorithms_warn_only_enabled(),
         torch.get_num_threads(),
-        torch.get_float32_matmul_precision(),
-        torch.backends.cuda.matmul.allow_tf32,
-        torch.backends.cudnn.allow_tf32,
+        tuple(_C._get_fp32_precision_getter(*of) for of in _FP32_PRECISIONS),
         torch.backends.mkldnn.enabled,
         deterministic_settings.fill_uninitialized_memory,
         inductor_config.get_hash(),

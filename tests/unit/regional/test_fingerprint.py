@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 from typing import Any, Literal
 
 import pytest
@@ -148,7 +149,33 @@ def config() -> Any:
     return config.patch(epilogue_fusion=False)
 
 
-@pytest.mark.parametrize("scope", [grad_off, autocast, config])
+@contextmanager
+def precision_of_matmuls() -> Iterator[None]:
+    # To ask for what the older settings say, `allow_tf32` for one, raises from here on.
+    torch.backends.cuda.matmul.fp32_precision = "tf32"
+    yield
+    torch.backends.cuda.matmul.fp32_precision = "none"
+
+
+@contextmanager
+def precision_of_matmuls_as_it_was_set_before() -> Iterator[None]:
+    torch.set_float32_matmul_precision("high")
+    yield
+    torch.set_float32_matmul_precision("highest")
+    for backend in (torch.backends.cuda, torch.backends.mkldnn):
+        backend.matmul.fp32_precision = "none"
+
+
+@pytest.mark.parametrize(
+    "scope",
+    [
+        grad_off,
+        autocast,
+        config,
+        precision_of_matmuls,
+        precision_of_matmuls_as_it_was_set_before,
+    ],
+)
 def test_state_of_the_process_differs(scope: Callable[[], Any]) -> None:
     before = ambient_compile_state()
     with scope():
