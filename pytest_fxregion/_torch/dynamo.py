@@ -9,6 +9,9 @@ from typing import Any
 
 import torch
 
+# Held by dynamo while it compiles, and by Inductor while it compiles a backward: 2.11 to 2.15.
+from torch._dynamo.convert_frame import compile_lock as compile_lock
+
 # Dynamo's way of saying "trace again, otherwise": must pass through a compiler untouched.
 from torch._dynamo.exc import RestartAnalysis as RestartAnalysis
 

@@ -17,6 +17,7 @@ from unittest.mock import patch
 import torch
 from torch import fx
 
+from pytest_fxregion._torch.dynamo import compile_lock
 from pytest_fxregion._torch.tracing import joint_capture, joint_compile
 from pytest_fxregion.capture.streams import only_numbered_streams
 from pytest_fxregion.passes.checkpoints import number_checkpoints
@@ -29,8 +30,15 @@ from pytest_fxregion.passes.replacements import replacements_annotated
 def joint_graph_passes() -> Iterator[None]:
     """While active, joint graphs that AOTAutograd traces are tagged and annotated by our passes.
 
-    torch compiles under a process-wide lock, so that one replacement at a time is enough.
+    Holds the lock under which torch compiles: what is replaced belongs to the process, and a region
+    of another thread's backward, whose compile replaces some of it too, waits.
     """
+    with compile_lock, _replaced_in_tracing():
+        yield
+
+
+@contextmanager
+def _replaced_in_tracing() -> Iterator[None]:
     trace_backward = torch.autograd.grad
     tensorify = joint_compile.tensorify_python_scalars  # type: ignore[attr-defined]
 

@@ -6,13 +6,13 @@ annotation → effects → partition → scoop → fingerprint → compile → s
 from __future__ import annotations
 
 import gc
-import threading
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from torch.fx import GraphModule, Node
 
+from pytest_fxregion._torch.dynamo import compile_lock
 from pytest_fxregion._torch.graphs import without_node_metadata
 from pytest_fxregion._torch.modes import ambient_compile_state
 from pytest_fxregion._torch.result_cache import is_result_cached
@@ -68,13 +68,10 @@ def compile_regions(gm: GraphModule, example_inputs: Sequence[object] = ()) -> R
     before anything is compiled, and :class:`~pytest_fxregion.errors.RegionError` for a region that
     does not compile.
     """
-    with _ONE_AT_A_TIME, without_node_metadata():
+    # Inductor's options, its caches and what is patched around a compile belong to the process.
+    # Dynamo does not hold its lock for a backward, nor for a graph that it did not trace.
+    with compile_lock, without_node_metadata():
         return _Compilation().run(gm, _flat(example_inputs))
-
-
-# Inductor's options, its caches and what is patched around a compile belong to the process.
-# (Dynamo's own lock is not held by backwards, nor for graphs that it did not trace.)
-_ONE_AT_A_TIME = threading.RLock()
 
 
 class _Compilation:

@@ -14,6 +14,8 @@ from torch._inductor.async_compile import AsyncCompile
 
 from pytest_fxregion._torch.artifacts import cpp_kernels
 from pytest_fxregion._torch.inductor import kernels_awaited_later
+from pytest_fxregion._torch.tracing import joint_compile
+from pytest_fxregion.capture.tracing import joint_graph_passes
 from pytest_fxregion.regional import compile_regions
 from pytest_fxregion.regional.artifacts import ARTIFACTS
 from tests.unit.regional.annotated_graphs import region, traced
@@ -42,6 +44,31 @@ def test_they_compile_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> No
     assert (AsyncCompile.wait, AsyncCompile.cpp_pybinding) == before
     for i, compiled in enumerate(found):
         torch.testing.assert_close(compiled.graph_module(X), scaled(i)(X))
+
+
+def test_a_graph_is_traced_after_what_another_thread_compiles(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Both replace the pass for Python floats; the one that came first left with the other's inside,
+    # so that no later graph of the process had the pass.
+    inside = threading.Event()
+
+    def compile_slowly(body: torch.fx.GraphModule, *_: Any, **__: Any) -> Any:
+        inside.set()
+        time.sleep(0.2)
+        return body
+
+    before = joint_compile.tensorify_python_scalars  # type: ignore[attr-defined]
+    monkeypatch.setattr(joint_compile, "tensorify_python_scalars", before)
+    monkeypatch.setattr(torch._inductor, "standalone_compile", compile_slowly)
+    monkeypatch.setattr(ARTIFACTS, "_artifacts", {})
+    graph = traced(scaled(2), X, marks={"mul": region(0)})
+    backward = threading.Thread(target=compile_regions, args=(graph,))
+    backward.start()
+    assert inside.wait(60)
+    with joint_graph_passes():
+        backward.join()
+    assert joint_compile.tensorify_python_scalars is before  # type: ignore[attr-defined]
 
 
 def scaled(factor: int) -> Callable[[torch.Tensor], torch.Tensor]:
