@@ -296,13 +296,14 @@ def is_gone(config: pytest.Config, nodeid: str) -> bool:
     """Say whether a test of an earlier run is no more: call once all tests were collected.
 
     Its file is gone, or it is not in the file any more.  Where tests were given by id, nothing is
-    known of the others in their files.
+    known of the others in their files; of a folder that is not there, which may be one of another
+    project that writes its artifacts into the same place, neither.
     """
     books = config.stash[BOOKS]
     settings, coverage = books.settings, books.coverage
     file = settings.rootdir / nodeid.partition("::")[0]
     if not file.is_file():
-        return True
+        return file.parent.is_dir()
     folder = names.folder_for(file, settings.rootdir, settings.tests_root)
     collected = str(folder) in coverage.modules and not any("::" in arg for arg in config.args)
     return collected and nodeid not in coverage.collected

@@ -253,6 +253,16 @@ def test_candidates_of_a_test_that_is_gone_go(project: Project, workers: tuple[s
     assert _run(project, *workers).text.count("as its test is gone: ") == 2
 
 
+def test_candidates_of_another_project_stay(project: Project) -> None:
+    """One folder of artifacts for all packages of a repository."""
+    _run(project)
+    beside = Project(project.folder.parent / "beside")
+    beside.write({"pytest.ini": "[pytest]\n", "checks/test_others.py": TESTS})
+    _run(beside, "--fxregion-artifacts=../project/fxregion-artifacts")
+    assert sum(len(test["candidates"]) for test in _report(project)["tests"]) == 4
+    assert "candidate removed" not in _run(project).text
+
+
 def test_candidates_of_another_variant_stay(project: Project) -> None:
     _hold(project, "a", "b")
     _run(project, "--fxregion-record=mine", OP="cos")
