@@ -12,6 +12,7 @@ from typing import Any
 
 from torch import fx
 
+from pytest_fxregion._torch.dynamo import compile_lock
 from pytest_fxregion._torch.result_cache import (
     is_result_bundled,
     is_result_cached,
@@ -46,7 +47,9 @@ class RegionalBackend:
         if cached:
             annotations_in_key(graph)
         caching = nullcontext() if cached else results_not_cached()
-        with joint_graph_passes(), caching, self._recorded() as record:
+        # Dynamo holds the lock by itself.  A region of another thread's backward, whose compile
+        # replaces some of what is replaced here, waits.
+        with compile_lock, joint_graph_passes(), caching, self._recorded() as record:
             if record is not None:
                 record.traced(graph)
             build = aot_autograd(

@@ -17,7 +17,6 @@ from unittest.mock import patch
 import torch
 from torch import fx
 
-from pytest_fxregion._torch.dynamo import compile_lock
 from pytest_fxregion._torch.tracing import joint_capture, joint_compile
 from pytest_fxregion.capture.streams import only_numbered_streams
 from pytest_fxregion.passes.checkpoints import number_checkpoints
@@ -30,15 +29,9 @@ from pytest_fxregion.passes.replacements import replacements_annotated
 def joint_graph_passes() -> Iterator[None]:
     """While active, joint graphs that AOTAutograd traces are tagged and annotated by our passes.
 
-    Holds the lock under which torch compiles: what is replaced belongs to the process, and a region
-    of another thread's backward, whose compile replaces some of it too, waits.
+    What is replaced belongs to the process: no other thread may compile meanwhile.  The scope takes
+    no lock itself: on a GPU a backward that is run inside of it compiles in a thread of autograd's.
     """
-    with compile_lock, _replaced_in_tracing():
-        yield
-
-
-@contextmanager
-def _replaced_in_tracing() -> Iterator[None]:
     trace_backward = torch.autograd.grad
     tensorify = joint_compile.tensorify_python_scalars  # type: ignore[attr-defined]
 

@@ -12,10 +12,11 @@ import pytest
 import torch
 from torch._inductor.async_compile import AsyncCompile
 
+from pytest_fxregion import backend
 from pytest_fxregion._torch.artifacts import cpp_kernels
 from pytest_fxregion._torch.inductor import kernels_awaited_later
 from pytest_fxregion._torch.tracing import joint_compile
-from pytest_fxregion.capture.tracing import joint_graph_passes
+from pytest_fxregion.backend import RegionalBackend
 from pytest_fxregion.regional import compile_regions
 from pytest_fxregion.regional.artifacts import ARTIFACTS
 from tests.unit.regional.annotated_graphs import region, traced
@@ -63,11 +64,11 @@ def test_a_graph_is_traced_after_what_another_thread_compiles(
     monkeypatch.setattr(torch._inductor, "standalone_compile", compile_slowly)
     monkeypatch.setattr(ARTIFACTS, "_artifacts", {})
     graph = traced(scaled(2), X, marks={"mul": region(0)})
-    backward = threading.Thread(target=compile_regions, args=(graph,))
-    backward.start()
+    other = threading.Thread(target=compile_regions, args=(graph,))
+    other.start()
     assert inside.wait(60)
-    with joint_graph_passes():
-        backward.join()
+    monkeypatch.setattr(backend, "aot_autograd", lambda **_: lambda *_: other.join())
+    RegionalBackend()(graph, [X])
     assert joint_compile.tensorify_python_scalars is before  # type: ignore[attr-defined]
 
 
