@@ -17,6 +17,7 @@ from pytest_fxregion._torch.artifacts import cpp_kernels
 from pytest_fxregion._torch.inductor import kernels_awaited_later
 from pytest_fxregion._torch.tracing import joint_compile
 from pytest_fxregion.backend import RegionalBackend
+from pytest_fxregion.capture.tracing import joint_graph_passes
 from pytest_fxregion.regional import compile_regions
 from pytest_fxregion.regional.artifacts import ARTIFACTS
 from tests.unit.regional.annotated_graphs import region, traced
@@ -70,6 +71,16 @@ def test_a_graph_is_traced_after_what_another_thread_compiles(
     monkeypatch.setattr(backend, "aot_autograd", lambda **_: lambda *_: other.join())
     RegionalBackend()(graph, [X])
     assert joint_compile.tensorify_python_scalars is before  # type: ignore[attr-defined]
+
+
+def test_another_thread_compiles_while_a_scope_of_joint_graph_passes_waits_for_it() -> None:
+    # As autograd's threads do on a GPU for a backward whose sizes are symbols.
+    graph = traced(scaled(2), X, marks={"mul": region(0)})
+    backward = threading.Thread(target=compile_regions, args=(graph,))
+    with joint_graph_passes():
+        backward.start()
+        backward.join(60)
+        assert not backward.is_alive()
 
 
 def scaled(factor: int) -> Callable[[torch.Tensor], torch.Tensor]:
