@@ -229,7 +229,8 @@ _HEADINGS: tuple[tuple[str, Mapping[str, Callable[[Change], str]]], ...] = (
             "renamed": _fixed("nodes with other names"),
             "renumbered": _fixed("nodes renumbered"),
             "source": _fixed("nodes from other source lines"),
-            "text": _fixed("lines that are no nodes"),
+            "lines": _fixed("lines that are no nodes"),
+            "text": _fixed("texts that are no graphs"),
         },
     ),
 )

@@ -42,7 +42,8 @@ class Change:
             (or no longer), ``recompute``, ``ac_graph_id``, ``gradient accumulation``, ``region``
             (annotation), ``piece`` (compiled region), ``region of`` and ``piece of`` a node,
             ``tag``, ``saved``, ``recomputed``, ``moved``, ``renamed``, ``renumbered``, ``source``,
-            ``section``, ``subgraph``, ``graphs`` (their number), ``text``.
+            ``section``, ``subgraph``, ``graphs`` (their number), ``lines`` (of a graph, that are
+            no nodes), ``text`` (that is no graph).
         subject: the node, region or value that it is about, by its new name where it has one.
         before: how it was; empty if it was not.
         after: how it is; empty if it is no more.

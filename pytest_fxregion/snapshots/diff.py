@@ -240,7 +240,7 @@ def _compare_stages(label: str, old: _Stage, new: _Stage, earlier: _Earlier) -> 
     inner = [[graph for body in found.values() for graph in body[1:]] for found in bodies]
     yield from _compare_subgraphs(label, inner[0], inner[1])
     if before[0].other != after[0].other:
-        yield Change(label, "text", label)
+        yield Change(label, "lines", label)
 
 
 def _compare_bodies(

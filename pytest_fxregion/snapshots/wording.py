@@ -291,9 +291,16 @@ def _renumbered(changes: list[Change]) -> list[str]:
     return [f"renumbered: {counted_by_stage(by_stage(changes), 'name')}"]
 
 
+def _lines(changes: list[Change]) -> list[str]:
+    return [f"lines of {_stages(changes)} that are no nodes differ"]
+
+
 def _text(changes: list[Change]) -> list[str]:
-    stages = dict.fromkeys(change.stage for change in changes)
-    return [f"text of {', '.join(stages)} that is no node differs"]
+    return [f"the text of {_stages(changes)} differs"]
+
+
+def _stages(changes: list[Change]) -> str:
+    return ", ".join(dict.fromkeys(change.stage for change in changes))
 
 
 def _graphs(changes: list[Change]) -> list[str]:
@@ -351,6 +358,7 @@ _WORDING: tuple[tuple[tuple[str, ...], Callable[[list[Change]], list[str]]], ...
     (("recomputed",), _recomputed),
     (("gradient accumulation",), _accumulations),
     (("tag",), _tags),
+    (("lines",), _lines),
     (("text",), _text),
     (("moved",), _with(": earlier or later in the graph")),
     (("source",), source_lines),

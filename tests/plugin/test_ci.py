@@ -76,7 +76,7 @@ def test_every_system_has_what_it_reads(ran: tuple[Project, Finished]) -> None:
     assert annotations == [
         "::error file=python/tests/test_docs.py,line=6,"
         "title=fxregion%3A tests/test_docs.py%3A%3Atest_changed::"
-        f"text of joint that is no node differs%0A{words.removesuffix(':')}%0A{command}",
+        f"the text of joint differs%0A{words.removesuffix(':')}%0A{command}",
         "::error file=python/tests/test_docs.py,line=13,"
         "title=fxregion%3A tests/test_docs.py%3A%3Atest_raises::RuntimeError: of its own",
     ]
@@ -106,7 +106,7 @@ def test_every_system_has_what_it_reads(ran: tuple[Project, Finished]) -> None:
         "tests/test_docs.py::test_changed": {
             "file": "tests/test_docs.py",
             "line": 6,
-            "text": [words, "text of joint that is no node differs"],
+            "text": [words, "the text of joint differs"],
             "command": command,
         },
         "tests/test_docs.py::test_equal": None,

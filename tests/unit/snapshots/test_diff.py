@@ -156,7 +156,7 @@ def test_equal_documents_have_nothing_to_say() -> None:
                     ),
                 )
             },
-            ["text of joint that is no node differs"],
+            ["lines of joint that are no nodes differ"],
             id="other lines",
         ),
     ],
@@ -284,7 +284,7 @@ def test_parts_that_are_no_graphs_are_told_by_their_title() -> None:
     other = Document("", (*BLOCK.sections, Section("forward: kernels", "b")))
     for old, new in ((with_kernels, other), (BLOCK, other), (other, BLOCK)):
         summary = describe(old, new).summary
-        assert list(summary) == ["text of forward: kernels that is no node differs"]
+        assert list(summary) == ["the text of forward: kernels differs"]
 
 
 def test_stages_of_several_graphs_are_told_apart() -> None:
@@ -344,5 +344,5 @@ def test_hunks_name_their_section() -> None:
 def test_a_text_that_is_no_graph_is_compared_as_text() -> None:
     old, new = (Document("", (Section("kernels", text),)) for text in ("a\nb", "a\nc"))
     report = describe(old, new)
-    assert list(report.summary) == ["text of kernels that is no node differs"]
+    assert list(report.summary) == ["the text of kernels differs"]
     assert [line for line in report.lines if line[0] in "+-"] == ["-b", "+c"]

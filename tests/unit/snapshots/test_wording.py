@@ -54,7 +54,7 @@ def test_a_line_of_saved_values_that_cannot_be_read_is_told_of() -> None:
     text = graph("x", "return (x,)")
     old = document(forward=text, forward_saved="a: an opaque object")
     assert said(old, document(forward=text, forward_saved="b: an opaque object")) == [
-        "text of forward: saved for backward that is no node differs"
+        "the text of forward: saved for backward differs"
     ]
 
 
