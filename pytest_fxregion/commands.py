@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import shlex
+import sys
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import pytest
 
@@ -28,10 +30,18 @@ def test_command(item: pytest.Item, options: Sequence[str]) -> str:
     if start != config.rootpath:
         file, separator, rest = nodeid.partition("::")
         nodeid = os.path.relpath(config.rootpath / file, start) + separator + rest
-    return shlex.join(["pytest", nodeid, *_project(item), *options])
+    return shlex.join([*_program(config), nodeid, *_project(item), *options])
 
 
 test_command.__test__ = False  # type: ignore[attr-defined] # pytest must not take it for a test
+
+
+def _program(config: pytest.Config) -> Sequence[str]:
+    """Return how pytest was started: as a module it finds imports of the folder that it ran in."""
+    worker = getattr(config, "workerinput", {})  # xdist's, whose own arguments are execnet's
+    program = Path(worker.get("mainargv", sys.argv)[0])
+    as_module = program.parts[-2:] == ("pytest", "__main__.py")
+    return ("python", "-m", "pytest") if as_module else ("pytest",)
 
 
 def _project(item: pytest.Item) -> Iterator[str]:

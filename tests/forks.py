@@ -24,6 +24,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
 from functools import cache
 from importlib import import_module, invalidate_caches
+from importlib.metadata import entry_points
 from pathlib import Path
 
 
@@ -138,13 +139,16 @@ def _run(request: dict[str, object], found: list[str]) -> None:
         tempfile.tempdir = None  # asked anew in this environment
         sys.path[:] = [each for each in environment.get("PYTHONPATH", "").split(os.pathsep) if each]
         sys.path += found
+        invalidate_caches()
         if words[0] == "python":
             sys.path.insert(0, folder)
-            words = words[2:]
-        invalidate_caches()
-        sys.argv = words
-        runpy.run_module(words[0], run_name="__main__", alter_sys=True)
-        status = 0
+            sys.argv = words[2:]
+            runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+            status = 0
+        else:
+            sys.argv = words
+            (script,) = entry_points(group="console_scripts", name=words[0])
+            status = script.load()()
     except SystemExit as ended:
         status = ended.code or 0
         if isinstance(status, str):

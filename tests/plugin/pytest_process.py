@@ -98,7 +98,8 @@ class Project:
         environment |= given
         words = ["-m", module, *(_ALONE if module == "pytest" else ()), *arguments]
         if not anew:
-            return Finished(*forks().run(["python", *words], cwd or self.folder, environment))
+            command = words[1:] if module == "pytest" else ["python", *words]
+            return Finished(*forks().run(command, cwd or self.folder, environment))
         done = subprocess.run(
             [sys.executable, *words],
             cwd=cwd or self.folder,

@@ -45,7 +45,7 @@ def on_a_terminal(project: Project, *arguments: str, **environment: str) -> Fini
         try:
             status = forks().run_into(
                 os.ttyname(its),
-                ["python", "-m", "pytest", "-p", "no:cacheprovider", *PLUGINS, *arguments],
+                ["pytest", "-p", "no:cacheprovider", *PLUGINS, *arguments],
                 project.folder,
                 {**clean_environment(), "PYTHONPATH": str(SOURCE_TREE), **ALONE, **environment},
             )

@@ -57,7 +57,7 @@ def _words(args: tuple[str, ...], xdist: bool) -> list[str]:
     options = ["--fxregion", "--fxregion-device=cpu", *args]
     # A fork has imported our plugin already, which pytest 8 would rewrite and says so.
     options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
-    return ["-m", "pytest", *plugins, *options, *(["-n2"] if xdist else [])]
+    return ["pytest", *plugins, *options, *(["-n2"] if xdist else [])]
 
 
 class Project:
@@ -103,7 +103,7 @@ class Project:
 
     def start(self, *args: str, xdist: bool = False, **environment: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [sys.executable, *_words(args, xdist)],
+            [sys.executable, "-m", *_words(args, xdist)],
             cwd=self.root,
             env={**clean_environment(), **SETTINGS, **environment},
             preexec_fn=obey_as_in_a_terminal,
@@ -115,7 +115,7 @@ class Project:
 
     def run(self, *args: str, xdist: bool = False, **environment: str) -> Run:
         there = {**clean_environment(), **SETTINGS, **environment}
-        run = Run(*forks().run(["python", *_words(args, xdist)], self.root, there))
+        run = Run(*forks().run(_words(args, xdist), self.root, there))
         assert "INTERNALERROR" not in run.output, run.output
         return run
 

@@ -105,6 +105,18 @@ def test_the_command_works_from_where_pytest_was_started(project: Project, folde
     assert project.files() == {"test_a/test@cpu": "x 1"}
 
 
+@pytest.mark.parametrize("xdist", [False, True])
+def test_the_command_starts_pytest_as_it_was_started(project: Project, xdist: bool) -> None:
+    """As a module it finds what is beside the tests, in the folder that it is started in."""
+    project.write(
+        "test_a.py",
+        "from values import doc\n\ndef test(fxregion_snapshot):\n"
+        "    assert doc('x') == fxregion_snapshot\n",
+    )
+    output, _ = project.start("test_a.py", xdist=xdist).communicate()
+    assert "\npython -m pytest test_a.py::test --fxregion " in output
+
+
 @pytest.mark.parametrize(
     ("given", "repeated"),
     [

@@ -334,6 +334,6 @@ def test_a_read_only_folder_fails_the_test(two: Project, xdist: bool) -> None:
         folder.chmod(0o755)
     assert process.returncode == 1
     assert "cannot write the snapshots of tests/test_io.py::test_small" in output
-    command = "pytest tests/test_io.py::test_small --fxregion --fxregion-device=cpu"
+    command = "python -m pytest tests/test_io.py::test_small --fxregion --fxregion-device=cpu"
     assert f"\n\nTo try again:\n{command} --snapshot-update\n" in output
     assert two.files() == {"test_io/test_large@cpu": "large 1", "test_io/test_small@cpu": "small 1"}
