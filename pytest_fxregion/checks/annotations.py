@@ -85,10 +85,12 @@ def describe(lost: Iterable[Line], root: Path, graph_count: int, breaks: Sequenc
     if graph_count == 1 and not breaks:
         reason = "nothing uses its results, or the compiler took it away"
     else:
-        graphs = {0: "not at all", 1: "in part"}.get(graph_count, f"as {graph_count} graphs")
+        compiled = {0: "was not compiled", 1: "was compiled in part"}.get(
+            graph_count, f"was compiled as {graph_count} graphs"
+        )
         because = f" ({'; '.join(breaks)})" if breaks else ""
         reason = (
-            f"the function was compiled {graphs}{because}, and an annotation ends where a graph "
+            f"the function {compiled}{because}, and an annotation ends where a graph "
             "breaks: take the break out of the annotated block"
         )
     return f"annotated, but in no compiled region: {places} ({reason})"
