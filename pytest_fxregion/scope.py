@@ -24,15 +24,26 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 import torch
 from torch.fx.traceback import annotate, get_current_meta
 
-from pytest_fxregion._torch.frames import never_compiled_alone
+from pytest_fxregion._torch.frames import (
+    dynamos_hook,
+    never_compiled_alone,
+    never_compiled_itself,
+)
 from pytest_fxregion.errors import AnnotationError
 
 if TYPE_CHECKING:
     from torch import fx
 
 ANNOTATION_KEY = "compile_with_inductor"
+# What the backend is to say of a region whose arguments cannot be used: dynamo takes an exception
+# of the function that it traces for the function's own, and runs that in eager.
+REFUSED_KEY = "fxregion_refused"
 _TRACERS = "torch.fx.experimental.proxy_tensor"
 _OWN = str(Path(__file__).parent)
+_MADE_OUTSIDE = (
+    "the region was made outside of the compiled function that enters it, where dynamo cannot "
+    "follow; write `with region(...):` there"
+)
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
@@ -51,20 +62,42 @@ def region(
     Scopes nest: on the same key the inner one wins, and leaving it brings the outer one back, an
     exception included.  Works under ``torch.compile``, ``make_fx`` and ``torch.export``, and does
     nothing where nothing is traced.  Enter it inside of the function that is traced: around the
-    call of ``torch.compile`` or ``make_fx`` it does nothing.
+    call of ``torch.compile`` or ``make_fx`` it does nothing.  For ``torch.compile`` make it there,
+    too: dynamo cannot enter one that it has not seen made.
 
     Raises :class:`~pytest_fxregion.errors.AnnotationError` for arguments that cannot be used,
     naming the line and the nearest valid key.  Inside of a function that dynamo traces, the same
     error comes from the backend ``fxregion``.
     """
     if torch.compiler.is_dynamo_compiling():
-        return annotate(_annotation(id, configs, custom))  # type: ignore[return-value]
-    _check(id, configs, custom)
-    return Scope(_annotation(id, configs, custom))
+        refused = _refused(id, custom)
+        annotation = _annotation(id, configs, custom)
+        if refused is not None:
+            annotation = {ANNOTATION_KEY: {REFUSED_KEY: refused}}
+        return annotate(annotation)  # type: ignore[return-value]
+    return _scope(id, configs, custom, is_made_in_call=callable(dynamos_hook()))
 
 
 # Compiled by itself it would return what dynamo cannot bring back from a graph: an `annotate`.
-never_compiled_alone(region)  # type: ignore[arg-type]
+never_compiled_itself(region)
+
+
+@never_compiled_alone
+def _scope(
+    id: object,
+    configs: Mapping[str, object] | None,
+    custom: dict[str, object],
+    *,
+    is_made_in_call: bool,
+) -> Scope:
+    refused = _refused(id, custom)
+    if refused is not None:
+        raise AnnotationError(f"{_caller()}: {refused}")
+    if configs is not None:
+        from pytest_fxregion.regional.annotation import checked_configs
+
+        checked_configs(configs, _caller())
+    return Scope(_annotation(id, configs, custom), is_made_in_call=is_made_in_call)
 
 
 def _annotation(
@@ -80,10 +113,11 @@ def _annotation(
     return {ANNOTATION_KEY: value, **custom}
 
 
+@never_compiled_alone
 def _scope_of(annotation: dict[str, object]) -> Scope:
     if torch.compiler.is_dynamo_compiling():
         return annotate(annotation)  # type: ignore[return-value]
-    return Scope(annotation)
+    return Scope(annotation, is_made_in_call=True)
 
 
 @dataclass(slots=True)
@@ -115,22 +149,29 @@ def annotation_in_force() -> dict[str, object]:
 class Scope:
     """What :func:`region` returns: a context manager, to be entered any number of times."""
 
-    __slots__ = ("_annotation",)
+    __slots__ = ("_annotation", "_is_made_in_call")
 
-    def __init__(self, annotation: dict[str, object]) -> None:
+    def __init__(self, annotation: dict[str, object], *, is_made_in_call: bool) -> None:
         self._annotation = annotation
+        self._is_made_in_call = is_made_in_call
 
+    @never_compiled_itself
     def __enter__(self) -> None:
         if torch.compiler.is_dynamo_compiling():
-            raise AnnotationError(
-                "a region that was made outside of the compiled function is entered in it; "
-                "write `with region(...):` there"
-            )
+            raise AnnotationError(_MADE_OUTSIDE)  # dynamo leaves the function to eager: see below
+        # One that was made in the call is of code that dynamo leaves to eager for another reason.
+        self._enter(is_lost=callable(dynamos_hook()) and not self._is_made_in_call)
+
+    @never_compiled_alone
+    def _enter(self, *, is_lost: bool) -> None:
+        if is_lost:
+            raise AnnotationError(f"{_caller()}: {_MADE_OUTSIDE}")
         tracer = _current_tracer()
         last = None if tracer is None else next(iter(reversed(tracer.graph.nodes)), None)
         outer = {} if tracer is None else dict(get_current_meta().get("custom") or {})
         _thread.entered.append(_Entered(self._annotation, tracer, last, outer))
 
+    @never_compiled_alone
     def __exit__(self, *error: object) -> None:
         entered = _thread.entered.pop()
         if entered.tracer is not None:
@@ -182,22 +223,18 @@ def _with_bodies(node: fx.Node, tracer: Any) -> Iterator[fx.Node]:
                     yield from module.graph.nodes
 
 
-def _check(id: object, configs: Mapping[str, object] | None, custom: dict[str, object]) -> None:
+def _refused(id: object, custom: dict[str, object]) -> str | None:
+    """Say what is wrong with the arguments, but for ``configs``; dynamo traces this, too."""
     if isinstance(id, torch.Tensor):
-        raise AnnotationError(f"{_caller()}: a tensor cannot be the id of a region")
+        return "a tensor cannot be the id of a region"
     if callable(id) and not isinstance(id, type):
-        raise AnnotationError(
-            f"{_caller()}: region() was given a function as its id; to annotate the function, "
+        return (
+            "region() was given a function as its id; to annotate the function, "
             "write @region() with parentheses"
         )
     if ANNOTATION_KEY in custom:
-        raise AnnotationError(
-            f"{_caller()}: {ANNOTATION_KEY!r} is what region() sets itself; take id= or configs="
-        )
-    if configs is not None:
-        from pytest_fxregion.regional.annotation import checked_configs
-
-        checked_configs(configs, _caller())
+        return f"{ANNOTATION_KEY!r} is what region() sets itself; take id= or configs="
+    return None
 
 
 def _caller() -> str:

@@ -24,8 +24,9 @@ from pytest_fxregion._torch.inductor import (
     nested_region_configs,
 )
 from pytest_fxregion.errors import AnnotationError
+from pytest_fxregion.scope import ANNOTATION_KEY as ANNOTATION_KEY
+from pytest_fxregion.scope import REFUSED_KEY
 
-ANNOTATION_KEY = "compile_with_inductor"
 REGION_KEY = "inductor_region"
 CONFIGS_KEY = "inductor_configs"
 DEFAULT_LABEL = "default"
@@ -111,6 +112,8 @@ class AnnotationReader:
         return frozenset((k, self.key_of(item)) for k, item in configs.items())
 
     def _mapping(self, value: Mapping[object, object], node: Node) -> Annotation:
+        if REFUSED_KEY in value:
+            raise AnnotationError(f"{source_of(node) or node.name}: {value[REFUSED_KEY]}")
         for name in value:
             if name in (REGION_KEY, CONFIGS_KEY) or not isinstance(name, str):
                 continue

@@ -7,6 +7,7 @@ from a report, it is a :class:`~pytest_fxregion.report.machine.Failure`.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,7 +39,9 @@ def plain_failure(
     if error is None:
         return None
     kind = "" if isinstance(error, CheckError) else f"{type(error).__name__}: "
-    lines = [*_call_lines(item, call), *f"{kind}{error}".splitlines()]
+    # A line of the user's begins the message of an annotation: shown as those above it are.
+    words = str(error).removeprefix(f"{item.config.rootpath}{os.sep}")
+    lines = [*_call_lines(item, call), *f"{kind}{words}".splitlines()]
     if not COMMAND.fullmatch(lines[-1]):
         lines += ["", "To run this test again:", test_command(item, options)]
     return "\n".join(lines)

@@ -448,7 +448,7 @@ def test_an_error_of_ours_is_shown_without_a_traceback(failing: Finished) -> Non
     call = "fxregion(misspelt, fxregion.randn(4)).check()"
     first, error, *rest = failing.failure_of("test_annotation").splitlines()
     assert first == f"tests/test_waves.py:{line_of(WAVES, call)}: {call}"
-    assert error.startswith("AnnotationError: ")
+    assert error.startswith("AnnotationError: tests/test_waves.py:")
     assert "'max_autotun', which torch._inductor.config does not know; did you mean" in error
     assert rest == [
         "",

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, fx
+from torch._dynamo.exc import BackendCompilerFailed
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
 from torch.fx.traceback import annotate, preserve_node_meta
 
@@ -252,7 +253,48 @@ def test_a_scope_can_be_entered_again_and_in_itself() -> None:
     assert annotation_in_force() == {}
 
 
-@pytest.mark.parametrize(
+SCOPE = region("made here")
+
+
+def test_one_made_outside_of_the_compiled_function_is_refused_there() -> None:
+    def function(x: Tensor) -> Tensor:
+        with SCOPE:
+            return x.sin()
+
+    reset_compiler()
+    with only_torchs_own_trace(), pytest.raises(AnnotationError) as error:
+        torch.compile(function, backend="eager")(torch.ones(2))
+    line = function.__code__.co_firstlineno + 1
+    assert str(error.value) == (
+        f"{__file__}:{line}: the region was made outside of the compiled function that enters it, "
+        "where dynamo cannot follow; write `with region(...):` there"
+    )
+    assert annotation_in_force() == {}
+
+
+def left_to_eager(x: Tensor) -> Tensor:
+    for _ in range(2):
+        with region("a"):
+            torch._dynamo.graph_break()
+            x = decorated(x)
+    return x
+
+
+@torch.compiler.disable  # type: ignore[untyped-decorator]
+def kept_from_dynamo(x: Tensor) -> Tensor:
+    with SCOPE:
+        return x.sin()
+
+
+@pytest.mark.parametrize("function", [left_to_eager, kept_from_dynamo])
+def test_code_that_dynamo_leaves_to_eager_may_enter_one(function: Callable[..., Tensor]) -> None:
+    reset_compiler()
+    with only_torchs_own_trace():
+        compiled = torch.compile(lambda x: function(x).cos(), backend="eager")
+        assert torch.equal(compiled(torch.ones(2)), function(torch.ones(2)).cos())
+
+
+UNUSABLE = pytest.mark.parametrize(
     ("arguments", "text"),
     [
         (
@@ -272,6 +314,9 @@ def test_a_scope_can_be_entered_again_and_in_itself() -> None:
     ],
     ids=["unknown_config", "wrong_type", "no_mapping", "tensor", "function", "own_key"],
 )
+
+
+@UNUSABLE
 def test_arguments_that_cannot_be_used_are_one_clear_error(
     arguments: dict[str, Any], text: str
 ) -> None:
@@ -279,3 +324,20 @@ def test_arguments_that_cannot_be_used_are_one_clear_error(
         region(**arguments)
     assert text in str(error.value)
     assert str(error.value).startswith(f"{__file__}:")
+
+
+@UNUSABLE
+def test_under_dynamo_they_are_the_same_error_of_the_backend(
+    arguments: dict[str, Any], text: str
+) -> None:
+    def function(x: Tensor) -> Tensor:
+        with region(**arguments):
+            return x.sin()
+
+    reset_compiler()
+    with only_torchs_own_trace(), pytest.raises(BackendCompilerFailed) as error:
+        torch.compile(function, backend="fxregion")(torch.ones(2))
+    cause = error.value.inner_exception
+    assert isinstance(cause, AnnotationError)
+    assert text in str(cause)
+    assert str(cause).startswith(f"{__file__}:")
