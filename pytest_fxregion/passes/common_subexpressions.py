@@ -138,7 +138,7 @@ def _may_be_merged(node: fx.Node) -> bool:
     target = node.target
     if isinstance(target, OpOverload):
         return target.name().split(".")[0] not in _UNINITIALISED
-    return getattr(target, "__module__", "") in ("_operator", "operator")
+    return getattr(target, "__module__", "") == "_operator"
 
 
 def _is_view(node: fx.Node) -> bool:

@@ -105,8 +105,6 @@ class Expressions:
             return self._name_of_node[value]
         if kind in PLAIN_TYPES:
             return repr(value)
-        if isinstance(value, fx.Node):
-            return self._name_of_node[value]
         if isinstance(value, list):
             return f"[{', '.join([self.text(item) for item in value])}]"
         if isinstance(value, tuple):

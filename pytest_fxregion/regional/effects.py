@@ -134,7 +134,7 @@ def _effects_of_function(target: object) -> frozenset[str]:
             return frozenset({"rng"})
         if name == "triton_kernel_wrapper_mutation":
             return _WRITE
-    elif getattr(target, "__module__", "") in ("_operator", "operator"):
+    elif getattr(target, "__module__", "") == "_operator":
         return _WRITE if _writes_first_operand(name) else _NOTHING
     return frozenset({"effect"}) if target in side_effectful_functions else _NOTHING
 
@@ -182,16 +182,15 @@ def _storage_edges(
     ``writers``: of each node that writes, to which arguments.
     """
     alias = alias_classes(nodes, index)
-    written = {alias[index[arg]] for arguments in writers.values() for arg in arguments}
     last_write: dict[int, int] = {}
     reads: dict[int, list[int]] = {}
     edges: list[tuple[int, int]] = []
     for i, node in enumerate(nodes):
-        if node.op in ("placeholder", "get_attr") or node.target is operator.getitem:
+        if node.target is operator.getitem:
             continue  # takes a value out of its container: no storage is read
         writes = {alias[index[arg]] for arg in writers.get(node, ())}
         touched = {alias[index[arg]] for arg in node.all_input_nodes}
-        for storage in sorted(touched & written):
+        for storage in sorted(touched):
             if storage in last_write:
                 edges.append((last_write[storage], i))
             if storage in writes:
@@ -226,7 +225,7 @@ def alias_classes(nodes: Sequence[Node], index: Mapping[Node, int]) -> list[int]
 
 def may_alias(node: Node) -> Iterable[Node]:
     """Return the arguments whose storage the node's value may share."""
-    if node.op in ("placeholder", "output"):
+    if node.op == "output":
         return ()
     target = node.target
     if isinstance(target, OpOverload):

@@ -102,18 +102,12 @@ def _constant(value: object, argument: Callable[[object], Hashable]) -> Hashable
         return (kind.__name__, *map(argument, value))
     if isinstance(value, Mapping):
         return (kind.__name__, *((key, argument(item)) for key, item in value.items()))
-    if isinstance(value, slice):
-        return ("slice", argument(value.start), argument(value.stop), argument(value.step))
     if isinstance(value, (float, complex)):
         return (kind.__name__, repr(value))
-    if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-        return _value_key(value, {})
     if value is None or isinstance(
         value, (bool, int, str, torch.dtype, torch.device, torch.layout, torch.memory_format)
     ):
         return (kind.__name__, value)
-    if isinstance(value, OpOverload):
-        return ("operator", value.name())
     return Identity(value)
 
 
@@ -135,8 +129,6 @@ def _value_key(value: object, storages: dict[int, int]) -> Hashable:
             value.is_neg(),
             tuple(storages.setdefault(key, len(storages)) for key in storage_key(value)),
         )
-    if isinstance(value, (list, tuple)):
-        return (type(value).__name__, *(_value_key(item, storages) for item in value))
     return _constant(value, lambda item: _value_key(item, storages))
 
 
