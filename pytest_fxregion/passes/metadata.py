@@ -18,7 +18,7 @@ annotations and with one number for all.  They take that of a branch which is an
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import torch
 from torch import fx
@@ -116,11 +116,7 @@ def _inherit(node: fx.Node, owner: fx.Node) -> None:
     custom = owner.meta.get("custom")
     if custom is None:
         return
-    own = node.meta.get("custom")
-    if isinstance(custom, Mapping) and isinstance(own, Mapping):
-        node.meta["custom"] = {**own, **copy.deepcopy(custom)}
-    else:
-        node.meta["custom"] = copy.deepcopy(custom)
+    node.meta["custom"] = {**node.meta.get("custom", {}), **copy.deepcopy(custom)}
 
 
 def _all_nodes(joint_graph: fx.GraphModule) -> Iterator[fx.Node]:

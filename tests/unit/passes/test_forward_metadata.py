@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, fx
 from torch.fx.traceback import annotate
 
-from pytest_fxregion.passes.metadata import UNMATCHED, copy_forward_metadata
+from pytest_fxregion.passes.metadata import OWN_NUMBER, UNMATCHED, copy_forward_metadata
 from tests.unit.passes.joint_tracing import joint_graph, leaf
 
 
@@ -118,6 +118,7 @@ def test_a_node_without_a_partner_takes_nothing() -> None:
 
 def test_a_line_whose_operations_are_annotated_alike_tells_where_no_number_does() -> None:
     drawing = Drawing()
+    drawing.input.meta["stack_trace"] = "line 1"  # computes nothing there
     drawing.forward(seq_nr=1, custom={"a": 1}, stack_trace="line 1")
     drawing.forward(seq_nr=2, custom={"a": 1}, stack_trace="line 1")
     drawing.forward(seq_nr=3, custom={"a": 1}, stack_trace="line 2")
@@ -125,12 +126,24 @@ def test_a_line_whose_operations_are_annotated_alike_tells_where_no_number_does(
     known = drawing.backward(seq_nr=9, stack_trace="line 1")
     ambiguous = drawing.backward(seq_nr=9, stack_trace="line 2")
     unheard_of = drawing.backward(seq_nr=9, stack_trace="line 3")
+    own = drawing.backward(seq_nr=9, stack_trace="line 3", custom={"b": 2})
     copy_forward_metadata(drawing.module())
     assert known.meta["custom"] == {"a": 1}
     assert UNMATCHED not in known.meta
     for node in (ambiguous, unheard_of):
         assert "custom" not in node.meta
         assert node.meta[UNMATCHED]
+    assert own.meta["custom"] == {"b": 2}
+    assert UNMATCHED not in own.meta
+
+
+def test_the_backward_of_a_backward_takes_what_that_has() -> None:
+    drawing = Drawing()
+    drawing.forward(seq_nr=1, custom={"a": 1})
+    drawing.backward(seq_nr=1, **{OWN_NUMBER: 5})
+    node = drawing.backward(seq_nr=5)
+    copy_forward_metadata(drawing.module())
+    assert node.meta["custom"] == {"a": 1}
 
 
 def test_writing_in_place_in_a_region_keeps_its_backward_there() -> None:
@@ -246,19 +259,44 @@ def test_the_backward_of_a_branch_takes_the_annotation_that_all_of_the_branch_ha
     assert not any("custom" in node.meta for node in part.graph.nodes)
 
 
-def test_conds_without_a_number_belong_to_no_other() -> None:
-    bodies = {}
+def bodies_of_conds(forward: fx.GraphModule, backward: fx.GraphModule, **meta: Any) -> None:
+    """Copy what ``forward``, the body of both branches, has to ``backward``."""
+    bodies = {"is_forward": forward, "is_backward": backward}
     graph = fx.Graph()
     x = graph.placeholder("x")
-    for side in ("is_forward", "is_backward"):
-        body = fx.symbolic_trace(lambda t: torch.sin(t))
-        bodies[side] = body
+    for side in bodies:
         branch = graph.get_attr(side)
         cond = graph.call_function(torch.ops.higher_order.cond, (x, branch, branch, (x,)))
-        cond.meta["partitioner_tag"] = side
-    (annotated,) = bodies["is_forward"].graph.find_nodes(op="call_function", target=torch.sin)
-    annotated.meta["custom"] = {"a": "another"}
+        cond.meta |= {"partitioner_tag": side, **meta}
     graph.output(x)
     copy_forward_metadata(fx.GraphModule(torch.nn.ModuleDict(bodies), graph))
-    (alone,) = bodies["is_backward"].graph.find_nodes(op="call_function", target=torch.sin)
+
+
+def sine(**meta: Any) -> tuple[fx.GraphModule, fx.Node]:
+    """A body and its only operation."""
+    body = fx.symbolic_trace(lambda t: torch.sin(t))
+    (node,) = body.graph.find_nodes(op="call_function", target=torch.sin)
+    node.meta |= meta
+    return body, node
+
+
+def test_conds_without_a_number_belong_to_no_other() -> None:
+    (forward, _), (backward, alone) = sine(custom={"a": "another"}), sine()
+    bodies_of_conds(forward, backward)
     assert "custom" not in alone.meta
+
+
+def test_a_branch_of_one_operation_annotates_what_has_no_annotation() -> None:
+    forward, _ = sine(custom={"a": 1})
+    (backward, node), (other, own) = sine(), sine(custom={"a": 2})
+    bodies_of_conds(forward, backward, seq_nr=1)
+    bodies_of_conds(forward, other, seq_nr=1)
+    assert node.meta["custom"] == {"a": 1}
+    assert own.meta["custom"] == {"a": 2}
+    assert [n.op for n in backward.graph.nodes if "custom" in n.meta] == ["call_function"]
+
+
+def test_a_branch_that_computes_nothing_annotates_nothing() -> None:
+    backward, node = sine()
+    bodies_of_conds(fx.symbolic_trace(lambda t: t), backward, seq_nr=1)
+    assert "custom" not in node.meta

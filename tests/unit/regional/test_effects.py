@@ -5,13 +5,16 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 from typing import Any, Literal
+from unittest.mock import Mock
 
 import pytest
 import torch
 from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from pytest_fxregion.regional.artifacts import Artifact
 from pytest_fxregion.regional.effects import is_pure, only_computes, order_constraints
+from pytest_fxregion.regional.region import ArtifactCall
 from tests.unit.regional.annotated_graphs import Builder, aten
 
 Mode = Literal["real", "fake", "symbolic"]
@@ -54,12 +57,19 @@ def test_write_through_a_view_orders_readers_of_the_base() -> None:
 
 
 def test_writes_to_other_storage_order_nothing() -> None:
-    def fn(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        z = y.sin()
-        x.clone().mul_(2)
-        return z.sum()
+    def fn(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        written = x.clone()
+        written.add_(y)
+        return y.cos(), written
 
-    assert order(traced(fn, torch.ones(3), torch.ones(3))) == set()
+    assert order(traced(fn, torch.ones(3), torch.ones(3))) == {("add_", "output")}
+
+
+def test_write_to_an_input_orders_readers_of_one_that_shares_its_memory() -> None:
+    b = Builder("x", "y")
+    b["y"].meta["val"] = b["x"].meta["val"].view(4)
+    read, write = b.call(aten.sin.default, b["y"]), b.call(aten.mul_.Tensor, b["x"], 2)
+    assert order(b.module(read)) == {(read.name, write.name)}
 
 
 def test_copy_back_to_an_input_comes_after_its_readers() -> None:
@@ -121,14 +131,18 @@ def test_operator_does_what_its_body_does(
     graph = fx.Graph()
     x = graph.placeholder("x")
     first = graph.call_function(aten.rand_like.default, (x,))
-    held = graph.get_attr("body")
+    held, weight = graph.get_attr("body"), graph.get_attr("weight")
     call = graph.create_node(
-        "call_function", torch.ops.higher_order.invoke_subgraph, (held, "id", x), name="call"
+        "call_function",
+        torch.ops.higher_order.invoke_subgraph,
+        (held, "id", x, weight),
+        name="call",
     )
     second = graph.call_function(aten.rand_like.default, (x,))
     graph.output((first, call, second))
     names = {"rand_like_default": "rand_like", "rand_like_default_1": "rand_like_1"}
-    found = order(fx.GraphModule({"body": traced(body, torch.ones(3))}, graph))
+    attributes = {"body": traced(body, torch.ones(3)), "weight": torch.ones(3)}
+    found = order(fx.GraphModule(attributes, graph))
     assert {(names.get(a, a), names.get(b, b)) for a, b in found} == expected
     assert is_pure(call) is (body is torch.sin)
 
@@ -157,12 +171,36 @@ def test_switch_of_global_state_is_a_barrier() -> None:
     assert found.barriers == (1,)
 
 
-def test_assertions_are_bound_by_what_they_check_alone() -> None:
-    b = Builder("x")
-    first = b.graph.call_function(aten._assert_async.default, (b["x"],))
-    b.graph.call_function(aten._assert_async.default, (b["x"],))
-    assert order(b.module()) == set()
+@pytest.mark.parametrize(
+    "assertion",
+    [
+        aten._assert_async.msg,
+        aten._assert_scalar.default,
+        aten._assert_tensor_metadata.default,
+        aten.sym_constrain_range.default,
+        aten.sym_constrain_range_for_size.default,
+    ],
+    ids=str,
+)
+def test_assertions_are_bound_by_what_they_check_alone(assertion: Callable[..., Any]) -> None:
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    first, _ = graph.call_function(assertion, (x,)), graph.call_function(assertion, (x,))
+    graph.output(())
+    assert order(fx.GraphModule({}, graph)) == set()
     assert is_pure(first)
+
+
+@pytest.mark.parametrize(
+    "name", ["run_and_save_rng_state", "run_with_rng_state", "graphsafe_run_with_rng_state"]
+)
+def test_draws_under_a_saved_state_keep_their_order_with_all_others(name: str) -> None:
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    first = graph.call_function(aten.rand_like.default, (x,))
+    saved = graph.call_function(getattr(torch.ops.higher_order, name), (aten.rand_like.default, x))
+    graph.output((first, saved))
+    assert order(fx.GraphModule({}, graph)) == {(first.name, saved.name)}
 
 
 @pytest.mark.parametrize(
@@ -174,7 +212,14 @@ def test_assertions_are_bound_by_what_they_check_alone() -> None:
         (operator.add, True),
         (operator.iadd, False),
         (operator.inv, True),
+        (operator.xor, True),
         (operator.setitem, False),
+        (operator.delitem, False),
+        (torch._assert, False),
+        (torch.ops.profiler._record_function_enter.default, False),
+        (torch.ops.higher_order.triton_kernel_wrapper_mutation, False),
+        (ArtifactCall("any", Artifact(Mock(), None, False), is_single=True), False),
+        (ArtifactCall("lean", Artifact(Mock(), Mock(), False), is_single=True), True),
     ],
     ids=str,
 )
