@@ -31,7 +31,7 @@ def members(gm: GraphModule, reader: AnnotationReader) -> dict[Node, Annotation]
         op = node.op
         if op == "get_attr" or isinstance(node.target, ArtifactCall):
             continue  # what is compiled already keeps the annotation of its nodes
-        if node.target is operator.getitem and op == "call_function":
+        if node.target is operator.getitem:
             # Values cross a border flat: an item is taken where its container is made.
             source = node.args[0]
             if isinstance(source, Node) and source.op != "placeholder":

@@ -71,12 +71,11 @@ def _units(nodes: Sequence[Node], annotations: Mapping[Node, Annotation]) -> lis
     units: list[list[int]] = []
     unit_of: dict[Node, list[int]] = {}
     for i, node in enumerate(nodes):
-        if node.target is operator.getitem and node in annotations:
-            container = node.args[0]
-            if container in annotations:
-                unit_of[node] = unit_of[container]  # type: ignore[index]  # a Node
-                unit_of[node].append(i)
-                continue
+        container = node.args[0] if node.target is operator.getitem else None
+        if container in annotations:
+            unit_of[node] = unit_of[container]  # type: ignore[index]  # a Node
+            unit_of[node].append(i)
+            continue
         unit_of[node] = [i]
         units.append(unit_of[node])
     return units

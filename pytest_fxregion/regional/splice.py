@@ -43,7 +43,7 @@ def splice(
             node = nodes[step]
             if node.op in ("get_attr", "call_module"):
                 target = str(node.target)
-                if is_held(node, module) and node.users and node.users.keys() <= inside:
+                if is_held(node, module) and node.users.keys() <= inside:
                     continue
                 held[target] = replaced.get(target) or attribute_of(module, target)
             new[node] = graph.node_copy(node, new.__getitem__)

@@ -48,3 +48,9 @@ def test_without_tags_it_is_inference() -> None:
     graph.output(node)
     in_backward = is_backward(list(graph.nodes))
     assert kind_of(node, in_backward) == "inference"
+
+
+def test_a_function_that_takes_gradients_itself_is_no_backward() -> None:
+    found = _graph("gradient")
+    found["tangents"].meta.clear()
+    assert not is_backward(list(found.values()))

@@ -12,6 +12,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from pytest_fxregion.errors import AnnotationError
 from pytest_fxregion.regional import RegionalGraph, compile_regions
+from pytest_fxregion.regional.region import RegionCall
 from tests.unit.regional.annotated_graphs import Builder, Compiles, annotate, aten, region, traced
 
 X, Y = torch.arange(4.0), torch.arange(4.0) + 1
@@ -51,8 +52,11 @@ def test_original_graph_is_left_as_it_is(compiles: Compiles) -> None:
     assert (text(gm), gm.code) == before
 
 
-def test_what_is_compiled_is_not_compiled_again(compiles: Compiles) -> None:
+@pytest.mark.parametrize("lean", [False, True])
+def test_what_is_compiled_is_not_compiled_again(compiles: Compiles, lean: bool) -> None:
     once = compile_regions(chain()).graph_module
+    (call,) = (n.target for n in once.graph.nodes if isinstance(n.target, RegionCall))
+    call.is_lean = lean  # what is not is a barrier
     twice = compile_regions(once)
     assert twice.regions == ()
     assert_same_result(once, twice, X, Y)
@@ -135,8 +139,30 @@ def test_what_nobody_uses_is_not_compiled(compiles: Compiles) -> None:
     b = Builder("x")
     unused = b.call(aten.sin.default, b["x"], annotation=0)
     b.call(aten.cos.default, unused, annotation=0)
-    found = compile_regions(b.module(b.call(aten.neg.default, b["x"])))
-    assert found.regions == ()
+    used = b.call(aten.exp.default, b["x"], annotation=0)
+    b.call(aten.cos.default, used, annotation=0)
+    found = compile_regions(b.module(b.call(aten.neg.default, used)))
+    assert [r.nodes for r in found.regions] == [("exp_default",)]
+
+
+def test_draw_under_a_saved_state_is_not_compiled(compiles: Compiles) -> None:
+    b = Builder("x", "state")
+    draw = torch.ops.higher_order.run_with_rng_state
+    drawn = b.graph.call_function(draw, (b["state"], aten.rand_like.default, b["x"]))
+    negated = b.call(aten.neg.default, b["x"], annotation=0)
+    found = compile_regions(b.module(negated, annotate(drawn, 0)))
+    assert [r.nodes for r in found.regions] == [("neg_default",)]
+
+
+def test_use_by_the_output_does_not_part_a_node_from_the_piece_that_uses_it(
+    compiles: Compiles,
+) -> None:
+    b = Builder("x", "weight")
+    weight = b.call(aten.alias.default, b["weight"], annotation=0)
+    first = b.call(aten.sin.default, b["x"], annotation=0)
+    second = b.call(aten.mul.Tensor, b.call(aten.neg.default, first), weight, annotation=0)
+    found = compile_regions(b.module(second, weight))
+    assert [r.nodes for r in found.regions] == [("sin_default",), ("alias_default", "mul_tensor")]
 
 
 def test_reads_are_not_moved_over_a_write(compiles: Compiles) -> None:
@@ -163,10 +189,22 @@ def test_item_taken_after_a_write_stays_with_its_container(compiles: Compiles) -
     torch.testing.assert_close(found.graph_module(X.clone()), (-X.max(),))
 
 
+def test_switch_of_global_state_parts_a_region_but_no_item_from_its_container(
+    compiles: Compiles,
+) -> None:
+    b = Builder("x")
+    pair = b.call(aten.max.dim, b["x"], 0, annotation=0)
+    annotate(b.graph.call_function(torch._C._set_grad_enabled, (False,)), 0)
+    largest = b.call(operator.getitem, pair, 0)
+    found = compile_regions(b.module(b.call(aten.neg.default, largest, annotation=0)))
+    assert [r.nodes for r in found.regions] == [("max_dim", "getitem"), ("neg_default",)]
+
+
 def test_region_that_only_writes_is_called(compiles: Compiles) -> None:
     b = Builder("x")
     b.call(aten.mul_.Tensor, b["x"], 2, annotation=0)
     found = compile_regions(b.module(b["x"]))
+    assert len(found.regions) == 1
     x = torch.ones(4)
     found.graph_module(x)
     torch.testing.assert_close(x, torch.full((4,), 2.0))
