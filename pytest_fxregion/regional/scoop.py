@@ -78,7 +78,7 @@ def _operands(
     taken: dict[Node, None] = {}
     for node in own:
         for source in node.all_input_nodes:
-            if home.get(source) != k and source not in taken and not is_held(source, module):
+            if home.get(source) != k and not is_held(source, module):
                 taken[source] = None
     return list(taken)
 

@@ -40,25 +40,30 @@ def plain_symbols_of(value: object) -> set[object]:
 def symbol_sources(
     nodes: Sequence[Node], values: Callable[[Node], object]
 ) -> dict[object, SymbolSource]:
-    """For each symbol the first node from which it can be read; numbers before sizes."""
-    numbers: dict[object, SymbolSource] = {}
-    sizes: dict[object, SymbolSource] = {}
-    for node in nodes:
+    """For each symbol a number that the graph takes, else the first node from which it can be read.
+
+    What has a symbol in its size comes after that node; a number of a later one is not there yet.
+    """
+    found: dict[object, SymbolSource] = {}
+    for node in sorted(nodes, key=lambda node: not _is_number_taken(node, values)):
         value = values(node)
         if isinstance(value, torch.SymInt):
-            expression = _expression(value)
-            if expression.is_Symbol:
-                numbers.setdefault(expression, SymbolSource(node, None, value))
+            if _expression(value).is_Symbol:
+                found.setdefault(_expression(value), SymbolSource(node, None, value))
         elif isinstance(value, torch.Tensor):
             for dim, size in enumerate(value.shape):
                 if isinstance(size, torch.SymInt) and _expression(size).is_Symbol:
-                    sizes.setdefault(_expression(size), SymbolSource(node, dim, size))
-    return sizes | numbers
+                    found.setdefault(_expression(size), SymbolSource(node, dim, size))
+    return found
+
+
+def _is_number_taken(node: Node, values: Callable[[Node], object]) -> bool:
+    return node.op == "placeholder" and isinstance(values(node), torch.SymInt)
 
 
 def is_arithmetic_on_sizes(node: Node) -> bool:
     """Whether the node reads a tensor's size or computes with symbolic numbers, and no more."""
-    if node.op != "call_function" or not isinstance(node.meta.get("val"), _NUMBERS):
+    if not isinstance(node.meta.get("val"), _NUMBERS):
         return False
     target = node.target
     if isinstance(target, OpOverload):

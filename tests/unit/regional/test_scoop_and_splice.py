@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -29,7 +30,7 @@ def text(gm: fx.GraphModule) -> list[str]:
     return [node.format_node() for node in gm.graph.nodes]
 
 
-def assert_same_result(gm: fx.GraphModule, found: RegionalGraph, *inputs: torch.Tensor) -> None:
+def assert_same_result(gm: fx.GraphModule, found: RegionalGraph, *inputs: object) -> None:
     torch.testing.assert_close(found.graph_module(*inputs), gm(*inputs), rtol=0, atol=0)
 
 
@@ -76,7 +77,20 @@ def test_several_results_are_items_with_the_old_names(compiles: Compiles) -> Non
     product = b.call(aten.mul.Tensor, b["x"], b["y"], annotation=0)
     total = b.call(aten.add.Tensor, product, 1, annotation=0)
     gm = b.module(b.call(aten.sin.default, product), b.call(aten.cos.default, total))
+    product.meta["autograd_backward"] = True  # not of all
+    for node in (product, total):
+        node.meta |= {"partitioner_tag": "is_backward", "stack_trace": node.name}
+    gm.meta["of"] = "the graph"
     found = compile_regions(gm)
+    assert found.graph_module.meta == gm.meta
+    call, *items = list(found.graph_module.graph.nodes)[2:5]
+    assert call.meta == {
+        "val": (product.meta["val"], total.meta["val"]),
+        "stack_trace": "mul_tensor",
+        "custom": {"compile_with_inductor": 0},
+        "partitioner_tag": "is_backward",
+    }
+    assert [item.meta for item in items] == [product.meta, total.meta]
     assert [node.name for node in found.graph_module.graph.nodes] == [
         *("x", "y", "inductor_region_0", "mul_tensor", "add_tensor"),
         *("sin_default", "cos_default", "output"),
@@ -276,11 +290,22 @@ def test_tags_inside_the_body_of_an_untagged_operator_are_compiled_there(
     assert_same_result(gm, found, torch.tensor(False), X)
 
 
-def test_missing_symbols_become_operands(compiles: Compiles) -> None:
-    def fn(x: torch.Tensor) -> torch.Tensor:
-        return torch.cat([x, x]).sin() * 2
-
-    gm: fx.GraphModule = make_fx(fn, tracing_mode="symbolic")(torch.ones(3, 5))
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x, n: torch.cat([x, x]).sin() * 2,
+        lambda x, n: torch.cat([x, x]).sin() * 2 + x.shape[0],
+        lambda x, n: (x.shape[0] + torch.cat([x, x])).sin() * 2,
+    ],
+    ids=["nothing else reads", "read later", "read before"],
+)
+@pytest.mark.parametrize("given", [False, True], ids=["as a size", "as a number"])
+def test_missing_symbols_become_operands(
+    compiles: Compiles, fn: Callable[..., Any], given: bool
+) -> None:
+    gm: fx.GraphModule = make_fx(fn, tracing_mode="symbolic")(torch.ones(3, 5), 4)
+    x, number = gm.graph.find_nodes(op="placeholder")
+    number.meta["val"] = x.meta["val"].shape[0] if given else 4
     for node in gm.graph.nodes:
         if node.name in ("sin", "mul"):
             annotate(node, 0)
@@ -289,7 +314,38 @@ def test_missing_symbols_become_operands(compiles: Compiles) -> None:
     placeholders = twice.body.graph.find_nodes(op="placeholder")
     assert len(placeholders) == 2  # the operand of 2*s0 rows, and s0
     assert isinstance(placeholders[1].meta["val"], torch.SymInt)
-    assert_same_result(gm, found, torch.ones(7, 5))
+    graph = found.graph_module.graph
+    (call,) = (node for node in graph.nodes if isinstance(node.target, RegionCall))
+    symbol = call.args[1]
+    if given:
+        assert symbol.name == number.name
+    else:
+        assert (symbol.target, symbol.args[1]) == (aten.sym_size.int, 0)
+    assert str(symbol.meta["val"]) == str(placeholders[1].meta["val"])
+    assert_same_result(gm, found, torch.ones(7, 5), 7)
+
+
+def test_symbol_that_another_region_makes_is_one_of_its_results(compiles: Compiles) -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        where = x.nonzero()
+        return torch.cat([where, where]).neg().cos()
+
+    gm: fx.GraphModule = make_fx(fn, tracing_mode="symbolic")(X)
+    for node in gm.graph.nodes:
+        if node.name in ("nonzero", "cat", "cos"):
+            annotate(node, region("b" if node.name == "cos" else "a"))
+    found = compile_regions(gm)
+    assert [r.outputs for r in found.regions] == [("nonzero", "cat"), ("cos",)]
+    assert_same_result(gm, found, X)
+
+
+def test_symbol_that_nothing_has_by_itself_is_no_operand(compiles: Compiles) -> None:
+    traced_with_symbols = make_fx(lambda x: torch.cat([x, x]).sin(), tracing_mode="symbolic")
+    gm: fx.GraphModule = traced_with_symbols(X)
+    x, cat, sin, _ = gm.graph.nodes
+    x.meta["val"] = cat.meta["val"]
+    annotate(sin, 0)
+    assert_same_result(gm, compile_regions(gm), X)
 
 
 def test_sizes_between_nodes_of_a_region_do_not_cut_it(compiles: Compiles) -> None:
@@ -315,11 +371,12 @@ def test_operator_without_a_value_gets_one(compiles: Compiles) -> None:
 
 
 def test_graph_without_values_takes_them_from_its_inputs(compiles: Compiles) -> None:
-    gm = fx.symbolic_trace(lambda x, y: torch.add(torch.mul(x, y), 1))
+    gm = fx.symbolic_trace(lambda x, y: torch.add(torch.neg(torch.mul(x, y)), 1))
     for node in gm.graph.nodes:
-        if node.op == "call_function":
+        if node.name in ("mul", "add"):
             annotate(node, 0)
     found = compile_regions(gm, (X, Y))
+    assert [r.nodes for r in found.regions] == [("mul",), ("add",)]
     assert found.regions[0].body.graph.find_nodes(op="placeholder")[0].meta["val"].shape == (4,)
     assert_same_result(gm, found, X, Y)
 
