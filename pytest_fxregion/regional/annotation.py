@@ -71,7 +71,7 @@ class AnnotationReader:
         """
         meta = node.meta
         custom = meta.get("custom")
-        if not custom or not isinstance(custom, Mapping):
+        if not isinstance(custom, Mapping):
             return None
         if ANNOTATION_KEY not in custom:
             return self._nested(custom[NESTED_KEY], node) if NESTED_KEY in custom else None

@@ -43,7 +43,7 @@ def test_none_and_false_take_a_node_out(value: object) -> None:
     assert read(value) is None
 
 
-@pytest.mark.parametrize("value", [0, 1, True, "flex", "", {}, {"mine": 1}], ids=repr)
+@pytest.mark.parametrize("value", [0, 1, True, "flex", "", {}, {"mine": 1, 2: 3}], ids=repr)
 def test_anything_else_is_the_default_region(value: object) -> None:
     found = read(value)
     assert found is not None
@@ -63,7 +63,14 @@ def test_any_value_that_can_be_compared_is_a_region_id(name: object) -> None:
     assert not same_region(value, {"inductor_region": "other"})
 
 
-@pytest.mark.parametrize(("one", "other"), [(1, True), (1, 1.0), ((1,), [1]), ("1", 1)], ids=repr)
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        *((1, True), (1, 1.0), ((1,), [1]), ("1", 1), ((1,), (True,)), ([1], [True])),
+        *(({1}, {True}), (frozenset({1}), frozenset({True})), ({"a": 1}, {"a": True})),
+    ],
+    ids=repr,
+)
 def test_ids_of_different_types_differ(one: object, other: object) -> None:
     assert not same_region({"inductor_region": one}, {"inductor_region": other})
 
@@ -107,10 +114,11 @@ def test_no_configs_are_the_same_as_none_given() -> None:
     assert same_region({"inductor_configs": {}}, 0)
 
 
-def test_dotted_config_is_known() -> None:
-    found = read({"inductor_configs": {"triton.cudagraphs": False, "cpp.threads": 1}})
+def test_dotted_configs_and_those_of_any_type_are_known() -> None:
+    configs = {"triton.cudagraphs": False, "cpp.threads": 1, "post_grad_custom_pre_pass": None}
+    found = read({"inductor_configs": configs})
     assert found is not None
-    assert found.configs == {"triton.cudagraphs": False, "cpp.threads": 1}
+    assert found.configs == configs
 
 
 @pytest.mark.parametrize(
@@ -136,8 +144,13 @@ def test_dotted_config_is_known() -> None:
             "'compile_with_inductor' has the key 'inductor_config'; did you mean "
             "'inductor_configs'?",
         ),
+        (
+            {"inductor_regions": 1},
+            "'compile_with_inductor' has the key 'inductor_regions'; did you mean "
+            "'inductor_region'?",
+        ),
     ],
-    ids=["unknown key", "wrong type", "not a mapping", "slip of the pen"],
+    ids=["unknown key", "wrong type", "not a mapping", "slip of the pen", "another slip"],
 )
 def test_wrong_value_names_the_line_and_the_nearest_key(value: Any, message: str) -> None:
     with pytest.raises(AnnotationError) as raised:
@@ -156,14 +169,15 @@ def test_gradient_accumulation_belongs_to_no_region() -> None:
     assert AnnotationReader().read(node) is None
 
 
-def test_placeholders_belong_to_no_region() -> None:
-    node = annotate(fx.Graph().placeholder("x"), 0)
-    assert AnnotationReader().read(node) is None
+def test_placeholders_and_outputs_belong_to_no_region() -> None:
+    graph = fx.Graph()
+    for node in (graph.placeholder("x"), graph.output(())):
+        assert AnnotationReader().read(annotate(node, 0)) is None
 
 
 def test_custom_of_another_kind_is_no_annotation() -> None:
     node = fx.Graph().call_function(torch.sin, ())
-    for custom in ("tag", {"other": 1}, {}):
+    for custom in ("tag", 5, {"other": 1}, {}):
         node.meta["custom"] = custom
         assert AnnotationReader().read(node) is None
 

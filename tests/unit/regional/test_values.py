@@ -56,7 +56,7 @@ def test_a_graph_without_values_computes_them_from_its_inputs(given: bool) -> No
     assert outer in (None, values.fake_mode)
     shapes = [tuple(v.shape) if isinstance(v, torch.Tensor) else v for v in found]
     assert shapes == [(3, 4), 5, (3, 2), (2,), (2,), (2,), 6]
-    assert all(v.fake_mode is values.fake_mode for v in found if isinstance(v, torch.Tensor))
+    assert all(v.fake_mode is values.fake_mode for v in found if isinstance(v, FakeTensor))
 
 
 def test_values_of_several_modes_are_brought_into_one() -> None:
