@@ -77,12 +77,11 @@ class GraphValues:
         for node in self._nodes:
             value = node.meta.get("val")
             given = next(inputs, None) if node.op == "placeholder" else None
-            if value is None and node.op == "get_attr":
-                value = attribute_of(self._module, str(node.target))
-            elif value is None and node.op == "placeholder":
-                value = given
-            elif value is None and node.op in ("call_function", "call_method", "call_module"):
-                value = self._propagated(node)
+            if value is None:
+                if node.op == "get_attr":
+                    value = attribute_of(self._module, str(node.target))
+                else:
+                    value = given if node.op == "placeholder" else self._propagated(node)
             self._made[node] = self._in_mode(value)
 
     def _propagated(self, node: Node) -> object:
