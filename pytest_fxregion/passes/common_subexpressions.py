@@ -159,8 +159,6 @@ def _argument_key(value: object, equal: Mapping[fx.Node, fx.Node]) -> Hashable:
         return tuple(_argument_key(item, equal) for item in value)
     if isinstance(value, Mapping):
         return tuple((key, _argument_key(value[key], equal)) for key in sorted(value, key=str))
-    if isinstance(value, slice):
-        return ("slice", _argument_key((value.start, value.stop, value.step), equal))
     if value is None or isinstance(value, (bool, int, str, float, complex)):
         return (type(value), repr(value))
     if isinstance(value, (torch.dtype, torch.device, torch.layout, torch.memory_format)):

@@ -25,8 +25,6 @@ _TYPING_ALIASES: Mapping[Any, Any] = {
 
 def declared_type_text(declared: Any, names: Names) -> str:
     """Return the expression for ``declared``, an annotation of a parameter or of a return."""
-    if declared == ():
-        return "()"
     origin = typing.get_origin(declared)
     if origin is None:
         return _name(declared, names)

@@ -142,6 +142,20 @@ def test_a_write_in_between_keeps_reads_apart() -> None:
     assert drawing.merged() == 2
 
 
+def test_a_switch_of_global_state_in_between_keeps_nodes_apart() -> None:
+    drawing = Drawing()
+    drawing.sin(), drawing.sin()
+    drawing.call(torch._C._set_grad_enabled, False)
+    drawing.sin(), drawing.sin()
+    assert drawing.merged() == 2
+
+
+def test_arguments_of_which_nothing_is_known_are_equal_to_none() -> None:
+    drawing, unknown = Drawing(), slice(None)
+    drawing.use(*(drawing.call(aten.add.Scalar, drawing.x, unknown) for _ in range(2)))
+    assert drawing.merged() == 0
+
+
 def test_a_value_that_is_written_to_stays_a_tensor_of_its_own() -> None:
     drawing = Drawing()
     one, _ = drawing.sin(), drawing.sin()
