@@ -22,6 +22,7 @@ One pass in graph order: linear in the graph.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 
 import torch
@@ -108,15 +109,14 @@ class _Storages:
         written = [argument for node in nodes for argument in written_arguments(node)]
         handed_out = nodes[-1].all_input_nodes if nodes else []
         self._fixed = {self._class_of(node) for node in (*written, *handed_out)}
-        self._writes: dict[int, int] = {}
+        self._writes = Counter[int]()
         self._any_write = bool(written)
 
     def run(self, node: fx.Node) -> None:
         """Note what the node writes to."""
         if self._any_write:
             for argument in written_arguments(node):
-                written = self._class_of(argument)
-                self._writes[written] = self._writes.get(written, 0) + 1
+                self._writes[self._class_of(argument)] += 1
 
     def is_fixed(self, node: fx.Node) -> bool:
         """Whether the node's value is written to or handed out, or shares memory with one."""
@@ -124,9 +124,7 @@ class _Storages:
 
     def state_of(self, node: fx.Node) -> Hashable:
         """Tell apart what the node's operands hold now from what they held earlier."""
-        if not self._writes:
-            return ()
-        return tuple(self._writes.get(self._class_of(source), 0) for source in node.all_input_nodes)
+        return tuple(self._writes[self._class_of(source)] for source in node.all_input_nodes)
 
     def _class_of(self, node: fx.Node) -> int:
         return self._class[self._index[node]]

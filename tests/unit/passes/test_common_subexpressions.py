@@ -117,15 +117,30 @@ def test_other_constants_are_other_nodes(one: Any, other: Any) -> None:
     assert drawing.merged() == 0
 
 
+def test_other_keywords_are_other_nodes() -> None:
+    drawing = Drawing()
+    for kind in ("none", "tanh"):
+        node = drawing.call(aten.gelu.default, drawing.x)
+        node.kwargs = {"approximate": kind}
+        drawing.use(node)
+    assert drawing.merged() == 0
+
+
 @pytest.mark.parametrize(
     ("target", "args"),
     [
         (aten.rand_like.default, ()),
         (aten.native_dropout.default, (0.5, True)),
         (aten.empty_like.default, ()),
+        (aten.empty.memory_format, ()),
+        (aten.empty_permuted.default, ([0],)),
+        (aten.empty_strided.default, ([1],)),
+        (aten.new_empty.default, ([2],)),
+        (aten.new_empty_strided.default, ([2], [1])),
+        (aten.resize.default, ([8],)),
         (aten.add_.Tensor, (1,)),
     ],
-    ids=["random", "random_of_several", "uninitialised", "in_place"],
+    ids=str,
 )
 def test_what_does_more_than_compute_is_not_merged(target: Any, args: tuple[Any, ...]) -> None:
     drawing = Drawing()
@@ -133,13 +148,22 @@ def test_what_does_more_than_compute_is_not_merged(target: Any, args: tuple[Any,
     assert drawing.merged() == 0
 
 
-def test_a_write_in_between_keeps_reads_apart() -> None:
+def test_each_write_in_between_keeps_reads_apart() -> None:
     drawing = Drawing()
     drawing.sin(), drawing.sin()
     view = drawing.call(aten.view.default, drawing.x, [4])
-    drawing.call(aten.add_.Tensor, view, 1)
-    drawing.sin(), drawing.sin()
-    assert drawing.merged() == 2
+    for _ in range(2):
+        drawing.call(aten.add_.Tensor, view, 1)
+        drawing.sin(), drawing.sin()
+    assert drawing.merged() == 3
+
+
+def test_a_write_to_another_value_in_between_does_not() -> None:
+    drawing = Drawing()
+    drawing.sin()
+    drawing.call(aten.add_.Tensor, drawing.call(aten.ones.default, [2, 2]), 1)
+    drawing.sin()
+    assert drawing.merged() == 1
 
 
 def test_a_switch_of_global_state_in_between_keeps_nodes_apart() -> None:
