@@ -157,7 +157,7 @@ def _argument_key(value: object, equal: Mapping[fx.Node, fx.Node]) -> Hashable:
         return tuple(_argument_key(item, equal) for item in value)
     if isinstance(value, Mapping):
         return tuple((key, _argument_key(value[key], equal)) for key in sorted(value, key=str))
-    if value is None or isinstance(value, (bool, int, str, float, complex)):
+    if value is None or isinstance(value, (int, str, float, complex)):
         return (type(value), repr(value))
     if isinstance(value, (torch.dtype, torch.device, torch.layout, torch.memory_format)):
         return value
@@ -187,7 +187,7 @@ def _plan_key(node: fx.Node, reader: AnnotationReader) -> Hashable:
         calls = {
             str(user.meta.get("ac_graph_id"))
             for user in node.users
-            if user.op == "output" or user.meta.get(SIDE) == meta.get(SIDE)
+            if user.meta.get(SIDE) == meta.get(SIDE)
         }
         used_by = tuple(sorted(calls - {str(call)}))
     return (

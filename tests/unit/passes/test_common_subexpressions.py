@@ -117,6 +117,18 @@ def test_other_constants_are_other_nodes(one: Any, other: Any) -> None:
     assert drawing.merged() == 0
 
 
+@pytest.mark.parametrize(
+    "constant",
+    [None, True, 2, 0.5, 1j, "mean", (1, 2)]
+    + [torch.float32, torch.device("cpu"), torch.strided, torch.contiguous_format],
+    ids=repr,
+)
+def test_equal_constants_are_one_node(constant: Any) -> None:
+    drawing = Drawing()
+    drawing.use(*(drawing.call(aten.add.Scalar, drawing.x, constant) for _ in range(2)))
+    assert drawing.merged() == 1
+
+
 def test_other_keywords_are_other_nodes() -> None:
     drawing = Drawing()
     for kind in ("none", "tanh"):
@@ -194,13 +206,28 @@ def test_outputs_and_their_views_stay_tensors_of_their_own() -> None:
     assert drawing.merged() == 0
 
 
-def test_a_value_that_another_checkpointed_call_uses_is_not_one_that_none_does() -> None:
+CHECKPOINT = {"recompute": "PREFER_RECOMPUTE", "ac_graph_id": 1}
+ANOTHER = {**CHECKPOINT, "ac_graph_id": 2}
+
+
+@pytest.mark.parametrize(
+    ("plan", "one_user", "other_user", "expected"),
+    [
+        (CHECKPOINT, CHECKPOINT, ANOTHER, 0),
+        (CHECKPOINT, CHECKPOINT, {**ANOTHER, "partitioner_tag": "is_backward"}, 1),
+        (CHECKPOINT, ANOTHER, ANOTHER, 1),
+        ({}, CHECKPOINT, ANOTHER, 1),
+    ],
+    ids=["another call", "another call's backward", "both", "not checkpointed"],
+)
+def test_a_value_that_another_checkpointed_call_uses_is_not_one_that_none_does(
+    plan: dict[str, Any], one_user: dict[str, Any], other_user: dict[str, Any], expected: int
+) -> None:
     drawing = Drawing()
-    plan = {"recompute": "PREFER_RECOMPUTE", "ac_graph_id": 1}
-    one, other = (drawing.call(aten.sin.default, drawing.x, meta=plan) for _ in range(2))
-    drawing.results.append(drawing.call(aten.exp.default, one, meta=plan))
-    drawing.results.append(drawing.call(aten.exp.default, other, meta={**plan, "ac_graph_id": 2}))
-    assert drawing.merged() == 0
+    for number, user in enumerate((one_user, other_user)):
+        node = drawing.call(aten.sin.default, drawing.x, meta=plan)
+        drawing.results.append(drawing.call(aten.add.Scalar, node, number, meta=user))
+    assert drawing.merged() == expected
 
 
 def test_values_of_unknown_size_are_merged_only_if_they_are_of_one_size() -> None:
