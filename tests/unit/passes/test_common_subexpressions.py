@@ -119,8 +119,10 @@ def test_other_constants_are_other_nodes(one: Any, other: Any) -> None:
 
 @pytest.mark.parametrize(
     "constant",
-    [None, True, 2, 0.5, 1j, "mean", (1, 2)]
-    + [torch.float32, torch.device("cpu"), torch.strided, torch.contiguous_format],
+    [
+        *(None, True, 2, 0.5, 1j, "mean", (1, 2)),
+        *(torch.float32, torch.device("cpu"), torch.strided, torch.contiguous_format),
+    ],
     ids=repr,
 )
 def test_equal_constants_are_one_node(constant: Any) -> None:
