@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -201,19 +202,37 @@ def test_a_tag_that_was_moved_is_found_though_the_number_is_right() -> None:
     assert text.endswith(" is tagged, and adds up no two gradients")
 
 
-def test_a_tag_on_another_addition_of_the_backward_is_found() -> None:
+def moments(x: Tensor) -> Tensor:  # the backward of which adds up two parts of one gradient
+    variance, mean = torch.var_mean(x.cos(), 0)
+    return variance * mean + x.sum()
+
+
+def own_sum(x: Tensor) -> Tensor:
     apply: Any = SumsItsGradient.apply
-    run = run_of(lambda x: apply(x).sin() + x.cos(), leaf(3))
+    result: Tensor = apply(x).sin() + x.cos()
+    return result
+
+
+@pytest.mark.parametrize(
+    ("function", "name", "reason"),
+    [
+        (moments, "add_1", r"was not made by autograd; add_2 \(.*\) was"),
+        (own_sum, "add_1", "adds up no two gradients"),
+    ],
+)
+def test_a_tag_on_another_addition_of_the_backward_is_found(
+    function: Callable[..., Any], name: str, reason: str
+) -> None:
+    run = run_of(function, leaf(3))
     assert misplaced([run.joint.graph]) == []
 
     def move(nodes: list[fx.Node]) -> None:
         right = next(n for n in nodes if n.meta.get("is_gradient_acc"))
         del right.meta["is_gradient_acc"]
-        own = next(n for n in nodes if n.args[0] is n.args[1])
-        own.meta["is_gradient_acc"] = True
+        next(n for n in nodes if n.name == name).meta["is_gradient_acc"] = True
 
     (text,) = misplaced([altered(run, move)], Path(__file__).parent)
-    assert text.startswith("add_1 (test_accumulation_kinds.py:")
+    assert re.fullmatch(rf"{name} \(test_accumulation_kinds.py:.*\) is tagged, and {reason}", text)
 
 
 class SumsItsGradient(torch.autograd.Function):
