@@ -58,6 +58,14 @@ def untyped_size(tensor: torch.Tensor) -> int | torch.SymInt:
     return tensor.numel() * tensor.element_size()
 
 
+def is_known_zero(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is zeros without memory, which autograd adds by taking the other operand.
+
+    ``Tensor._is_zerotensor``: 2.11 to 2.15.
+    """
+    return tensor._is_zerotensor()
+
+
 def storage_key(value: object) -> tuple[int, ...]:
     """Identities of the storages of a tensor, or of the tensors of a sequence; else empty."""
     if isinstance(value, torch.Tensor):

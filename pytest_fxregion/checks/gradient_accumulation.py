@@ -27,7 +27,7 @@ from torch.autograd.graph import get_gradient_edge
 
 from pytest_fxregion._torch.autograd import AutogradNode, base_of, has_gradient_edge, input_forms
 from pytest_fxregion._torch.symbols import size_hint
-from pytest_fxregion._torch.tensors import inner_tensors
+from pytest_fxregion._torch.tensors import inner_tensors, is_known_zero
 from pytest_fxregion.passes.gradient_accumulation import ADD, TORCHS_OWN, reachable
 from pytest_fxregion.passes.metadata import BACKWARD, SIDE
 from pytest_fxregion.regional.annotation import source_of
@@ -114,7 +114,9 @@ class EagerAccumulations:
         def after_backward(grad_inputs: Sequence[Any], _grad_outputs: Sequence[Any]) -> None:
             self._reached.append(node)
             for (target, index), gradient in zip(node.next_functions, grad_inputs, strict=True):
-                if target is not None and isinstance(gradient, torch.Tensor):
+                if target is None or not isinstance(gradient, torch.Tensor):
+                    continue
+                if not is_known_zero(gradient):  # of what forward-mode differentiation leaves out
                     arrival = (_forms_of(gradient), self._describe(node))
                     self._arrivals[target, index].append(arrival)
 

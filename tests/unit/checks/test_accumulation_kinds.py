@@ -56,6 +56,12 @@ def an_undefined_gradient(x: Tensor) -> Tensor:
     return result
 
 
+def a_tangent_alone(x: Tensor) -> Tensor:
+    """What the result itself gives is zero, and no tensor of zeros is made for it."""
+    tangent: Tensor = torch.func.jvp(lambda a: a.sin() * 2, (x,), (x,))[1]
+    return tangent
+
+
 def unpacked(x: Tensor) -> Tensor:
     one, other = x.sin()
     result: Tensor = one * other + other
@@ -84,6 +90,7 @@ def the_gradient_of_a_function(x: Tensor) -> Tensor:
         unpacked,
         unpacked_twice,
         the_gradient_of_a_function,
+        a_tangent_alone,
     ],
 )
 def test_the_check_raises_no_false_alarm(function: Callable[..., Any]) -> None:
