@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 
 # Whether a condition on symbols holds always, without a guard.
 from torch.fx.experimental.symbolic_shapes import statically_known_true
+from torch.fx.proxy import GraphAppendingTracer
+
+# Computes an expression of symbols with other things in their place, 2.11 to 2.15.
+from torch.utils._sympy.interp import sympy_interp
+from torch.utils._sympy.reference import PythonReferenceAnalysis
 
 
 def size_hint(size: int | torch.SymInt) -> int:
@@ -35,6 +41,18 @@ def possible_size(size: int | torch.SymInt) -> int:
 def is_known_equal(one: int | torch.SymInt, other: int | torch.SymInt) -> bool:
     """Whether two numbers are equal whatever the symbols in them are; sets no guard."""
     return statically_known_true(one == other)
+
+
+def written_number(
+    graph: torch.fx.Graph, number: int | torch.SymInt, symbols: Mapping[object, torch.fx.Node]
+) -> int | torch.fx.Node:
+    """Write what computes a number into a graph, from the nodes that have its symbols' values."""
+    if isinstance(number, int):
+        return number
+    tracer = GraphAppendingTracer(graph)
+    values: Any = {symbol: torch.fx.Proxy(node, tracer) for symbol, node in symbols.items()}
+    computed = sympy_interp(PythonReferenceAnalysis, values, number.node.expr)
+    return computed.node if isinstance(computed, torch.fx.Proxy) else int(computed)
 
 
 def is_named_by_chance(size: torch.SymInt, symbol: Any) -> bool:

@@ -6,20 +6,25 @@ dense tensor.  What follows in the graph was traced with the strides of ``meta["
 compiled region asserts those of its operands.  The buffer under an ``as_strided`` keeps its own
 strides, so a body that takes such a result that way makes what eager mode makes, without a copy.
 (pytorch 2.13, ``torch/_inductor/graph.py``, ``GraphLowering.run_node``.)
+
+Strides that only running would tell, as of what ``nonzero`` gives, Inductor does not keep at all.
+There the buffer's elements are written, each to its place, into memory that has one dimension.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import Any, TypeGuard
+import math
+from collections.abc import Collection, Mapping, Sequence
+from typing import TypeGuard
 
 import torch
 from torch.fx import Graph, GraphModule, Node
 
 from pytest_fxregion._torch.graphs import LazyGraphModule
-from pytest_fxregion._torch.operators import OpOverload
-from pytest_fxregion._torch.symbols import is_known_equal
+from pytest_fxregion._torch.symbols import is_known_equal, size_hint, written_number
 from pytest_fxregion._torch.tensors import is_plain_tensor, storage_key
+
+from .symbols import SymbolSource, free_symbols_of, symbol_sources
 
 _aten = torch.ops.aten
 
@@ -29,9 +34,10 @@ Strides = Sequence[int | torch.SymInt] | None
 def displaced_results(body: GraphModule, strides: Sequence[Strides] | None) -> list[Node]:
     """Return the results whose compiled ``strides`` may differ from those of their values.
 
-    ``strides``: of each result, None where unknown or not a tensor.  Views of operands are left
-    out, since AOTAutograd makes them from the operand itself.  None at all, or not one for each
-    result, as where the compiled code gives more than the results: nothing is known.
+    ``strides``: of each result, None where only running tells them, or not a tensor.  Views of
+    operands are left out, since AOTAutograd makes them from the operand itself.  None at all, or
+    not one for each result, as where the compiled code gives more than the results: nothing is
+    known.
     """
     results = results_of(body)
     if strides is None or len(strides) != len(results):
@@ -44,10 +50,9 @@ def displaced_results(body: GraphModule, strides: Sequence[Strides] | None) -> l
     return [
         node
         for node, real in zip(results, strides, strict=True)
-        if real is not None
-        and _is_plain(value := node.meta.get("val"))
+        if _is_plain(value := node.meta.get("val"))
         and operands.isdisjoint(storage_key(value))
-        and not _has_strides(value, real)
+        and not (_has_known_strides(value) if real is None else _has_strides(value, real))
     ]
 
 
@@ -65,7 +70,7 @@ def with_strides_kept(body: GraphModule, displaced: Collection[Node]) -> GraphMo
     for node in body.graph.nodes:
         if node.op == "output":
             results = tuple(
-                _restrided(graph, node, new[node], bases, new) if node in displaced else new[node]
+                _restrided(graph, node, new, bases) if node in displaced else new[node]
                 for node in results_of(body)
             )
             graph.output(results)
@@ -90,42 +95,90 @@ def _has_strides(value: torch.Tensor, real: Sequence[int | torch.SymInt]) -> boo
     )
 
 
+def _has_known_strides(value: torch.Tensor) -> bool:
+    """Whether the strides are numbers in the traced call, and so kept by Inductor."""
+    return all(size_hint(stride) != -1 for stride in value.stride())
+
+
+def _is_dense(value: torch.Tensor) -> bool:
+    """Whether the value is known to fill its memory, in some order of its dimensions."""
+    left = set(range(value.dim()))
+    steps: list[int | torch.SymInt] = [1]
+    while left:
+        following = next(
+            (d for d in left if any(is_known_equal(value.stride(d), step) for step in steps)), None
+        )
+        if following is None:
+            return all(is_known_equal(value.shape[d], 1) for d in left)
+        left.remove(following)
+        size = value.shape[following]
+        # Most operations give no stride of 0 to what has no elements; `nonzero` does.
+        steps = [each * step for step in steps for each in (size, torch.sym_max(size, 1))]
+    return True
+
+
 def _restrided(
-    graph: Graph,
-    node: Node,
-    copied: Node,
-    bases: dict[tuple[int, ...], Node],
-    new: dict[Node, Node],
+    graph: Graph, node: Node, new: Mapping[Node, Node], bases: Mapping[tuple[int, ...], Node]
 ) -> Node:
     """Write the result as ``as_strided`` of the buffer that it is a view of, else as a copy."""
     value = node.meta["val"]
-    sizes = [_number(graph, _aten.sym_size.int, copied, i, n) for i, n in enumerate(value.shape)]
-    steps = [
-        _number(graph, _aten.sym_stride.int, copied, i, n) for i, n in enumerate(value.stride())
-    ]
     base = bases.get(storage_key(value), node)
     whole = base.meta["val"]
-    if base is not node and whole.dtype == value.dtype and whole.is_conj() == value.is_conj():
-        offset = value.storage_offset()
-        if not isinstance(offset, int):
-            offset = graph.call_function(_aten.sym_storage_offset.default, (copied,))
-        taken = graph.call_function(_aten.as_strided.default, (new[base], sizes, steps, offset))
+    numbers = _Numbers(graph, new)
+    sizes, steps = numbers.written(value.shape), numbers.written(value.stride())
+    is_kept = _has_known_strides(whole)
+    as_its_base = whole.dtype == value.dtype and whole.is_conj() == value.is_conj()
+    if as_its_base and (base is not node if is_kept else _is_dense(whole)):
+        buffer = new[base] if is_kept else _written_out(numbers, new[base], whole)
+        # Not by `sym_storage_offset`: what AOTAutograd traces has none.
+        (offset,) = numbers.written([value.storage_offset()])
+        taken = graph.call_function(_aten.as_strided.default, (buffer, sizes, steps, offset))
     else:  # no buffer to lay out: a view of another type; a copy of a view would stay the view
         room = graph.call_function(
             _aten.empty_strided.default,
             (sizes, steps),
             {"dtype": value.dtype, "device": value.device},
         )
-        dense = graph.call_function(_aten.clone.default, (copied,))
+        dense = graph.call_function(_aten.clone.default, (new[node],))
         taken = graph.call_function(_aten.copy.default, (room, dense))
-    taken.meta = dict(node.meta)
+    # The symbols that a result brings into being are those of the node that it is a copy of.
+    taken.meta = {key: item for key, item in node.meta.items() if key != "unbacked_bindings"}
     return taken
 
 
-def _number(graph: Graph, read: OpOverload, tensor: Node, dim: int, value: Any) -> Any:
-    """Return a size or stride itself, or where it is symbolic, a node that reads it."""
-    if isinstance(value, int):
-        return value
-    node = graph.call_function(read, (tensor, dim))
-    node.meta["val"] = value
-    return node
+def _written_out(numbers: _Numbers, tensor: Node, value: torch.Tensor) -> Node:
+    """Write a copy in memory of one dimension, where the value's strides say."""
+    graph = numbers.graph
+    sizes, steps = numbers.written(value.shape), numbers.written(value.stride())
+    # Room for one element at least, as strides of what has none are written.
+    count = math.prod(torch.sym_max(size, 1) for size in value.shape)
+    room = graph.call_function(
+        _aten.empty.memory_format,
+        (numbers.written([count]),),
+        {"dtype": value.dtype, "device": value.device},
+    )
+    return graph.call_function(_aten.as_strided_scatter.default, (room, tensor, sizes, steps, 0))
+
+
+class _Numbers:
+    """Writes sizes, strides and offsets into a graph, from the ``nodes`` that it has so far."""
+
+    def __init__(self, graph: Graph, nodes: Mapping[Node, Node]) -> None:
+        self.graph = graph
+        self._nodes = nodes
+        self._symbols: dict[object, Node] = {}
+
+    def written(self, numbers: Sequence[int | torch.SymInt]) -> list[int | Node]:
+        """Return the numbers themselves, or the nodes that compute them."""
+        if any(free_symbols_of(number) - self._symbols.keys() for number in numbers):
+            sources = symbol_sources(list(self._nodes), lambda node: node.meta.get("val"))
+            self._symbols = {symbol: self._read(found) for symbol, found in sources.items()}
+        return [written_number(self.graph, number, self._symbols) for number in numbers]
+
+    def _read(self, source: SymbolSource) -> Node:
+        node = self._nodes[source.node]
+        if source.dim is None:
+            return node
+        read = self.graph.call_function(_aten.sym_size.int, (node, source.dim))
+        read.meta["val"] = source.value
+        return read

@@ -59,6 +59,58 @@ def test_results_have_the_strides_of_eager(kind: str) -> None:
     torch.testing.assert_close(got, expected)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_so_they_have_where_sizes_are_symbols(kind: str) -> None:
+    """And the place in the memory that they share, which is an expression then."""
+
+    def function(x: torch.Tensor) -> torch.Tensor | Tensors:
+        with annotated({"compile_with_inductor": 0}):
+            return KINDS[kind](x)
+
+    torch._dynamo.reset()
+    got = torch.compile(function, backend="fxregion", dynamic=True)(transposed())
+    expected = function(transposed())
+    assert layouts(got) == layouts(expected)
+    torch.testing.assert_close(got, expected)
+
+
+def places(x: torch.Tensor) -> torch.Tensor:
+    """Of what is positive: a row for each, in columns, as ``nonzero`` lays them out."""
+    return x.nonzero().float() * 2
+
+
+FOUND: dict[str, Function] = {
+    "columns": lambda x: (y := places(x), torch.cat([y, y]).sum(0)),
+    "a view of them": lambda x: ((y := places(x)).t()[1:], torch.cat([y, y]).sum(0)),
+    "both": lambda x: (y := places(x), y.t()[1:], torch.stack([y, y * 3], 2).transpose(0, 2)),
+    "in another order": lambda x: (places(x)[:, None].permute(2, 0, 1) + 1).transpose(0, 1),
+}
+
+
+@pytest.mark.parametrize("count", [0, 3])
+@pytest.mark.parametrize("kind", FOUND)
+def test_so_they_have_where_only_running_tells_the_sizes(kind: str, count: int) -> None:
+    def function(x: torch.Tensor) -> tuple[Any, ...]:
+        with annotated({"compile_with_inductor": 0}):
+            found = FOUND[kind](x)
+        results = (found,) if isinstance(found, torch.Tensor) else found
+        with annotated({"compile_with_inductor": {"inductor_region": "another"}}):
+            return (results, [result.cos() for result in results])
+
+    torch._dynamo.reset()
+    x = torch.zeros(4, 5)
+    x.view(-1)[:count] = 1
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        got, of_got = torch.compile(function, backend="fxregion", fullgraph=True)(x)
+    expected, of_expected = function(x)
+    for one, other in zip(got, expected, strict=True):
+        assert one.shape == other.shape
+        # That of a single element, or of none, is anything.
+        matter = [i for i, size in enumerate(one.shape) if size > 1 and one.numel()]
+        assert [one.stride(i) for i in matter] == [other.stride(i) for i in matter]
+    torch.testing.assert_close((got, of_got), (expected, of_expected))
+
+
 def attention(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
     x = x.transpose(1, 2)
     with annotated({"compile_with_inductor": 0}):
