@@ -48,6 +48,18 @@ def test_what_comes_of_a_region_is_told_from_what_does_not() -> None:
     run.check_numerics()
 
 
+def test_so_it_is_of_complex_numbers() -> None:
+    def function(z: Tensor, w: Tensor) -> Any:
+        with annotate({"compile_with_inductor": 0}):
+            h = z * 2
+        return h, w * 3
+
+    z, w = (torch.complex(leaf(3).detach(), leaf(3).detach()).requires_grad_() for _ in range(2))
+    run = harness()(function, z, w)
+    assert run.outside == {"output[1]", "gradient of w"}
+    run.check_numerics()
+
+
 def test_a_gradient_of_three_may_be_summed_in_another_order() -> None:
     # The caller's gradient for `x` itself comes first in eager, and last between graphs.
     def function(x: Tensor) -> Any:
