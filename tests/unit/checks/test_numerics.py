@@ -87,6 +87,8 @@ def test_the_text_says_how_far_off_where_and_what_both_gave() -> None:
     assert str(found).startswith("output: error ")
     assert "allowed" in str(found)
     assert "against float64" in str(found)
+    large, off = torch.tensor([1e6, 1.0]), torch.tensor([1e6 + 1, 1.001])
+    assert problem(large, off).endswith("eager 1, regional 1.00100005, off by 0.001 there")
 
 
 def test_a_better_result_than_eagers_passes() -> None:
@@ -392,7 +394,7 @@ def test_the_figures_of_a_difference() -> None:
     assert found.ulps == 2.0
     assert judge(torch.zeros(2), torch.zeros(2)).relative_error == 0.0
     assert judge(eager, eager.clone()).cosine == 1.0
-    turned = judge(torch.tensor([1.0, 0.0]), torch.tensor([1.0, 1.0]))
+    turned = judge(torch.tensor([2.0, 0.0]), torch.tensor([2.0, 2.0]))
     assert turned.cosine == pytest.approx(0.5**0.5)
     assert turned.where == (1,)
     assert "relative 1, 8.4e+06 ulps, cosine 1 - 0.3" in str(turned)
