@@ -33,6 +33,11 @@ def test_equal_documents_have_nothing_to_say() -> None:
             id="checkpoint tag",
         ),
         pytest.param(
+            {"joint": (("# ac_graph_id: 0 - PREFER_RECOMPUTE", "# recompute: PREFER_RECOMPUTE"),)},
+            ["`mul` in joint: ac_graph_id 0 → none"],
+            id="checkpointed call",
+        ),
+        pytest.param(
             {"joint": (("# primals_2: recompute: MUST_SAVE\n", ""),)},
             ["`primals_2` in joint: checkpoint tag MUST_SAVE → none"],
             id="tag of a placeholder",
@@ -88,6 +93,39 @@ def test_equal_documents_have_nothing_to_say() -> None:
             id="arguments",
         ),
         pytest.param(
+            {"joint": (("add.Tensor(mul, 1)", "add.Tensor(mul, '·', 1)"),)},
+            ["`add` in joint: arguments mul, 1 → mul, '·', 1"],
+            id="text with the mark of an input",
+        ),
+        pytest.param(
+            {
+                "joint": (
+                    (
+                        "        cos:",
+                        '        neg: "f32[10][1]cuda:0" = torch.ops.aten.neg.default(add)\n'
+                        "        cos:",
+                    ),
+                    ("cos.default(add)", "cos.default(neg)"),
+                )
+            },
+            ["aten.neg.default added: `neg` in joint"],
+            id="operation added",
+        ),
+        pytest.param(
+            {
+                "joint": (
+                    (
+                        '        mul_1: "f32[10][1]cuda:0" = torch.ops.aten.mul.Tensor(tangents_1, add)'
+                        ";  tangents_1 = add = None\n",
+                        "",
+                    ),
+                    ("add.Tensor(mul_1, sin);  mul_1", "add.Tensor(tangents_1, sin);  tangents_1"),
+                )
+            },
+            ["aten.mul.Tensor removed: `mul_1` in joint"],
+            id="operation removed",
+        ),
+        pytest.param(
             {"joint": (("mul.Tensor(sin, primals_2)", "mul.Tensor(primals_2, sin)"),)},
             ["`mul` in joint: the same operands in another order: sin, primals_2 → primals_2, sin"],
             id="order of operands",
@@ -117,6 +155,18 @@ def test_equal_documents_have_nothing_to_say() -> None:
             ],
             id="type",
         ),
+        *(
+            pytest.param(
+                {"joint": (('cos: "f32[10][1]cuda:0"', f"cos{annotation}"),)},
+                [f"`cos` in joint: type f32[10][1]cuda:0 → {other}"],
+                id=f"type {other}",
+            )
+            for annotation, other in (
+                (': "Sym(s0)"', "Sym(s0)"),
+                (': "DTensor(f32[10][1]cuda:0, R)"', "DTensor(f32[10][1]cuda:0, R)"),
+                ("", "none"),
+            )
+        ),
         pytest.param(
             {"joint": (("        cos:", "        # stage: 'mlp'\n        cos:"),)},
             ["`cos` in joint: stage none → 'mlp'"],
@@ -126,6 +176,11 @@ def test_equal_documents_have_nothing_to_say() -> None:
             {"joint": (("return (cos, add_1)", "return (cos, add_1, add)"),)},
             ["`add` in joint: returned now, too"],
             id="output",
+        ),
+        pytest.param(
+            {"joint": (("return (cos, add_1)", "return (cos,)"),)},
+            ["`add_1` in joint: no longer returned"],
+            id="no output any more",
         ),
         pytest.param(
             {"joint": (("mul_1", "mul_7"), ("add_1", "add_9"))},
