@@ -81,6 +81,39 @@ def test_equal_documents_have_nothing_to_say() -> None:
         ),
         pytest.param(
             {
+                "joint": (
+                    (
+                        "        # gradient accumulation (is_gradient_acc)\n"
+                        '        add_1: "f32[10][1]cuda:0" = '
+                        "torch.ops.aten.add.Tensor(mul_1, sin);  mul_1 = sin = None\n",
+                        "",
+                    ),
+                    ("(cos, add_1)", "(cos, mul_1)"),
+                )
+            },
+            [
+                "gradient accumulation `add_1` in joint vanished: f32[10][1]cuda:0 = "
+                "mul_1 (from `return torch.cos(h)`) + sin (from `h = torch.sin(x)`)"
+            ],
+            id="gradient accumulation with its node",
+        ),
+        pytest.param(
+            {
+                "joint": (
+                    (
+                        "        mul_1:",
+                        "        # gradient accumulation (is_gradient_acc)\n        mul_1:",
+                    ),
+                )
+            },
+            [
+                "gradient accumulation `mul_1` in joint appeared: f32[10][1]cuda:0 = "
+                "tangents_1 + add (from `h = h * w + 1`)"
+            ],
+            id="another gradient accumulation",
+        ),
+        pytest.param(
+            {
                 "joint": (("cos:", "tan:"), ("aten.cos", "aten.tan"), ("(cos,", "(tan,")),
                 "forward": (("cos:", "tan:"), ("aten.cos", "aten.tan"), ("(cos,", "(tan,")),
             },
@@ -401,3 +434,20 @@ def test_a_text_that_is_no_graph_is_compared_as_text() -> None:
     report = describe(old, new)
     assert list(report.summary) == ["the text of kernels differs"]
     assert [line for line in report.lines if line[0] in "+-"] == ["-b", "+c"]
+
+
+@pytest.mark.parametrize(
+    ("calls", "found"),
+    [((1, 0), []), ((3, 5), []), ((0, 0), [("cos", "ac_graph_id: 1", "ac_graph_id: 0")])],
+    ids=["swapped numbers", "other numbers", "one call"],
+)
+def test_checkpointed_calls_are_known_by_what_is_of_them(
+    calls: tuple[int, int], found: list[tuple[str, str, str]]
+) -> None:
+    def joint(mul: int, cos: int) -> Document:
+        tag = f"        # ac_graph_id: {cos} - PREFER_RECOMPUTE\n        cos:"
+        edits = (("ac_graph_id: 0", f"ac_graph_id: {mul}"), ("        cos:", tag))
+        return edited(BLOCK, {"joint": edits})
+
+    changes = describe(joint(0, 1), joint(*calls)).changes
+    assert [(change.subject, change.before, change.after) for change in changes] == found
