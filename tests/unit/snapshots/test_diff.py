@@ -451,3 +451,29 @@ def test_checkpointed_calls_are_known_by_what_is_of_them(
 
     changes = describe(joint(0, 1), joint(*calls)).changes
     assert [(change.subject, change.before, change.after) for change in changes] == found
+
+
+def test_regions_that_become_one_are_said_to_be_merged() -> None:
+    tag = "        # region: {}\n        add:"
+    split = edited(BLOCK, {"joint": ((tag.format(0), tag.format(1)),)})
+    assert describe(split, BLOCK).summary == ("region 0, 1 in joint were merged into 0",)
+
+
+def test_nodes_that_a_backward_computes_again_are_told_in_both_directions() -> None:
+    def backward(*edits: tuple[str, str]) -> Document:
+        return edited(Document("", (Section("backward", FORWARD),)), {"backward": edits})
+
+    def told(old: Document, new: Document) -> list[tuple[str, str, str]]:
+        changes = describe(old, new).changes
+        return [(c.subject, c.before, c.after) for c in changes if c.kind == "recomputed"]
+
+    tag = "        # recompute: PREFER_RECOMPUTE\n"
+    once = backward(("        sin:", f"{tag}        sin:"))
+    tan = f'{tag}        tan: "f32[10][1]cuda:0" = torch.ops.aten.tan.default(sin)\n        cos:'
+    more = backward(("        cos:", tan), ("cos.default(add)", "cos.default(tan)"))
+    for changed, name in ((once, "sin"), (more, "tan")):
+        assert told(backward(), changed) == [(name, "", "recomputed")]
+        assert told(changed, backward()) == [(name, "recomputed", "")]
+    first = "        # file: model.py in block: h = torch.sin(x)\n"
+    saved = backward((first, f"        # primals_2: recompute: MUST_SAVE\n{first}"))
+    assert told(backward(), saved) == []
