@@ -107,6 +107,15 @@ def test_a_file_that_a_conftest_ignores_keeps_its_snapshots(suite: Project, xdis
     assert "removed (its test is gone): snapshots/test_gone/test_gone@cpu.fx.txt" in run.output
 
 
+@pytest.mark.parametrize("option", ["--ignore=tests/deep", "--ignore-glob=*/deep"])
+def test_a_run_that_ignores_files_is_not_complete(suite: Project, option: str) -> None:
+    run = suite.update(option)
+
+    gone = (f"{ONE}-old@cpu", f"{TWO}-old@cpu")
+    assert suite.files() == {path: text for path, text in FILES.items() if path not in gone}
+    assert f"as the run was not complete: {option.partition('=')[0]}" in run.output
+
+
 def test_a_complete_run_names_what_is_unused_and_fails(suite: Project, xdist: bool) -> None:
     run = suite.run(xdist=xdist)
 
