@@ -195,6 +195,12 @@ def test_float8(dtype: torch.dtype) -> None:
     assert not problem(eager, near, eager.double(), samples=none)
 
 
+def test_float8_is_judged_as_a_whole_where_runs_of_it_do_not_move() -> None:
+    eager, regional = (torch.tensor([1, x]).to(torch.float8_e4m3fn) for x in (0, 2**-9))
+    still = [{"output": eager}]
+    assert not problem(eager, regional, eager.double(), samples=lambda count: still * count)
+
+
 def test_conjugate_and_negative_views_are_looked_through() -> None:
     eager = torch.tensor([1 + 2j, 3 - 1j])
     assert not problem(eager.conj(), eager.conj().resolve_conj())
@@ -252,15 +258,17 @@ def test_a_gradient_that_float64_computes_otherwise_allows_nothing() -> None:
     eager = {"output": output, name: gradient}
     reference = {"output": wide, name: gradient.double() * 2}
 
-    def problems(regional: Tensor, *, moved_by: float) -> list[str | None]:
-        runs = [{name: gradient * (1 + sign * moved_by)} for sign in (1, -1)]
+    def judged(regional: Tensor, *moved_by: float) -> tuple[str, bool]:
+        runs = [{name: gradient * (1 + moved)} for moved in moved_by]
         given = {"output": output.clone(), name: regional}
         found = compare(eager, given, reference, samples=lambda count: runs * (count // 2))
-        return [difference.problem for difference in found]
+        assert found[0].problem is None
+        return found[1].against, found[1].problem is None
 
-    assert problems(gradient.clone(), moved_by=1e-7) == [None, None]
-    assert problems(gradient * 1.5, moved_by=1e-7)[1] is not None
-    assert problems(gradient * 1.5, moved_by=0.5)[1] is None  # so far does rounding move it
+    assert judged(gradient.clone(), 1e-7, -1e-7) == ("eager", True)
+    assert judged(gradient * 1.5, 1e-7, -1e-7) == ("eager", False)
+    assert judged(gradient * 1.5, 0.5, -0.5) == ("float64", True)  # so far does rounding move it
+    assert judged(gradient * 1.5) == ("float64", True)  # it cannot be told how far
 
 
 def test_a_reference_of_another_shape_is_none() -> None:
