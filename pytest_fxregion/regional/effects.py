@@ -255,8 +255,6 @@ def _nodes_in(value: object) -> list[Node]:
         return [value]
     if isinstance(value, (list, tuple)):
         return [node for item in value for node in _nodes_in(item)]
-    if isinstance(value, Mapping):
-        return [node for item in value.values() for node in _nodes_in(item)]
     return []
 
 

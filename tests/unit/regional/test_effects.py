@@ -11,9 +11,16 @@ import pytest
 import torch
 from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils._pytree import tree_map
 
 from pytest_fxregion.regional.artifacts import Artifact
-from pytest_fxregion.regional.effects import is_pure, only_computes, order_constraints
+from pytest_fxregion.regional.effects import (
+    effects_of,
+    is_pure,
+    only_computes,
+    order_constraints,
+    written_arguments,
+)
 from pytest_fxregion.regional.region import ArtifactCall
 from tests.unit.regional.annotated_graphs import Builder, aten
 
@@ -201,6 +208,30 @@ def test_draws_under_a_saved_state_keep_their_order_with_all_others(name: str) -
     saved = graph.call_function(getattr(torch.ops.higher_order, name), (aten.rand_like.default, x))
     graph.output((first, saved))
     assert order(fx.GraphModule({}, graph)) == {(first.name, saved.name)}
+
+
+@pytest.mark.parametrize(
+    ("op", "target", "arguments", "written"),
+    [
+        ("call_function", aten.add.Tensor, ("x", "y"), ""),
+        ("call_function", aten.add_.Tensor, ("x", "y"), "x"),
+        ("call_function", aten.add.out, ("x", "x", {"out": "y"}), "y"),
+        ("call_function", aten._foreach_add_.Scalar, (["x", "y"], 1), "xy"),
+        ("call_function", torch.ops.higher_order.triton_kernel_wrapper_mutation, ("x", "y"), "xy"),
+        ("call_method", "add", ("x", "y"), ""),
+        ("call_method", "add_", ("x", "y"), "x"),
+        ("call_module", "layer", ("x", "y"), ""),
+    ],
+    ids=str,
+)
+def test_what_is_written_to(op: str, target: Any, arguments: tuple[Any, ...], written: str) -> None:
+    graph = fx.Graph()
+    named = {name: graph.placeholder(name) for name in "xy"}
+    args: Any = tree_map(lambda part: named.get(part, part), list(arguments))
+    kwargs = args.pop() if isinstance(args[-1], dict) else {}
+    node = graph.create_node(op, target, tuple(args), kwargs)
+    assert [argument.name for argument in written_arguments(node)] == list(written)
+    assert effects_of(node) == ({"write"} if written else set())
 
 
 @pytest.mark.parametrize(
