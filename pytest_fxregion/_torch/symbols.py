@@ -44,11 +44,9 @@ def is_known_equal(one: int | torch.SymInt, other: int | torch.SymInt) -> bool:
 
 
 def written_number(
-    graph: torch.fx.Graph, number: int | torch.SymInt, symbols: Mapping[object, torch.fx.Node]
+    graph: torch.fx.Graph, number: torch.SymInt, symbols: Mapping[object, torch.fx.Node]
 ) -> int | torch.fx.Node:
     """Write what computes a number into a graph, from the nodes that have its symbols' values."""
-    if isinstance(number, int):
-        return number
     tracer = GraphAppendingTracer(graph)
     values: Any = {symbol: torch.fx.Proxy(node, tracer) for symbol, node in symbols.items()}
     computed = sympy_interp(PythonReferenceAnalysis, values, number.node.expr)

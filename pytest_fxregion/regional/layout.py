@@ -13,18 +13,19 @@ There the buffer's elements are written, each to its place, into memory that has
 
 from __future__ import annotations
 
-import math
+import operator
 from collections.abc import Collection, Mapping, Sequence
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 import torch
 from torch.fx import Graph, GraphModule, Node
 
 from pytest_fxregion._torch.graphs import LazyGraphModule
+from pytest_fxregion._torch.operators import OpOverload
 from pytest_fxregion._torch.symbols import is_known_equal, size_hint, written_number
 from pytest_fxregion._torch.tensors import is_plain_tensor, storage_key
 
-from .symbols import SymbolSource, free_symbols_of, symbol_sources
+from .symbols import free_symbols_of, symbol_sources
 
 _aten = torch.ops.aten
 
@@ -124,14 +125,12 @@ def _restrided(
     value = node.meta["val"]
     base = bases.get(storage_key(value), node)
     whole = base.meta["val"]
-    numbers = _Numbers(graph, new)
-    sizes, steps = numbers.written(value.shape), numbers.written(value.stride())
+    sizes, steps = _layout(graph, new[node], value)
     is_kept = _has_known_strides(whole)
     as_its_base = whole.dtype == value.dtype and whole.is_conj() == value.is_conj()
-    if as_its_base and (base is not node if is_kept else _is_dense(whole)):
-        buffer = new[base] if is_kept else _written_out(numbers, new[base], whole)
-        # Not by `sym_storage_offset`: what AOTAutograd traces has none.
-        (offset,) = numbers.written([value.storage_offset()])
+    offset = _offset(graph, value.storage_offset(), new) if as_its_base else None
+    if offset is not None and (base is not node if is_kept else _is_dense(whole)):
+        buffer = new[base] if is_kept else _written_out(graph, new[base], whole)
         taken = graph.call_function(_aten.as_strided.default, (buffer, sizes, steps, offset))
     else:  # no buffer to lay out: a view of another type; a copy of a view would stay the view
         room = graph.call_function(
@@ -146,39 +145,52 @@ def _restrided(
     return taken
 
 
-def _written_out(numbers: _Numbers, tensor: Node, value: torch.Tensor) -> Node:
+def _written_out(graph: Graph, tensor: Node, value: torch.Tensor) -> Node:
     """Write a copy in memory of one dimension, where the value's strides say."""
-    graph = numbers.graph
-    sizes, steps = numbers.written(value.shape), numbers.written(value.stride())
-    # Room for one element at least, as strides of what has none are written.
-    count = math.prod(torch.sym_max(size, 1) for size in value.shape)
+    sizes, steps = _layout(graph, tensor, value)
+    count: int | Node = 1
+    for size in sizes:  # room for one element at least: strides of what has none are written, too
+        size = graph.call_function(torch.sym_max, (size, 1))
+        count = graph.call_function(operator.mul, (count, size))
     room = graph.call_function(
-        _aten.empty.memory_format,
-        (numbers.written([count]),),
-        {"dtype": value.dtype, "device": value.device},
+        _aten.empty.memory_format, ([count],), {"dtype": value.dtype, "device": value.device}
     )
     return graph.call_function(_aten.as_strided_scatter.default, (room, tensor, sizes, steps, 0))
 
 
-class _Numbers:
-    """Writes sizes, strides and offsets into a graph, from the ``nodes`` that it has so far."""
+def _layout(graph: Graph, tensor: Node, value: torch.Tensor) -> list[list[int | Node]]:
+    """Return sizes and strides: numbers, or where they are symbolic, nodes that read them."""
+    asked = ((_aten.sym_size.int, value.shape), (_aten.sym_stride.int, value.stride()))
+    return [
+        [_number(graph, read, tensor, dim, number) for dim, number in enumerate(numbers)]
+        for read, numbers in asked
+    ]
 
-    def __init__(self, graph: Graph, nodes: Mapping[Node, Node]) -> None:
-        self.graph = graph
-        self._nodes = nodes
-        self._symbols: dict[object, Node] = {}
 
-    def written(self, numbers: Sequence[int | torch.SymInt]) -> list[int | Node]:
-        """Return the numbers themselves, or the nodes that compute them."""
-        if any(free_symbols_of(number) - self._symbols.keys() for number in numbers):
-            sources = symbol_sources(list(self._nodes), lambda node: node.meta.get("val"))
-            self._symbols = {symbol: self._read(found) for symbol, found in sources.items()}
-        return [written_number(self.graph, number, self._symbols) for number in numbers]
+def _number(graph: Graph, read: OpOverload, tensor: Node, dim: int, value: Any) -> Any:
+    if isinstance(value, int):
+        return value
+    node = graph.call_function(read, (tensor, dim))
+    node.meta["val"] = value
+    return node
 
-    def _read(self, source: SymbolSource) -> Node:
-        node = self._nodes[source.node]
-        if source.dim is None:
-            return node
-        read = self.graph.call_function(_aten.sym_size.int, (node, source.dim))
-        read.meta["val"] = source.value
-        return read
+
+def _offset(
+    graph: Graph, offset: int | torch.SymInt, new: Mapping[Node, Node]
+) -> int | Node | None:
+    """Return an offset or what computes it; None where its symbols can be read nowhere.
+
+    Not by ``sym_storage_offset``: what AOTAutograd traces has none.
+    """
+    if isinstance(offset, int):
+        return offset
+    sources = symbol_sources(list(new), lambda node: node.meta.get("val"))
+    symbols = {
+        symbol: new[source.node]
+        if source.dim is None
+        else _number(graph, _aten.sym_size.int, new[source.node], source.dim, source.value)
+        for symbol, source in sources.items()
+    }
+    if free_symbols_of(offset) - symbols.keys():
+        return None
+    return written_number(graph, offset, symbols)

@@ -111,6 +111,24 @@ def test_so_they_have_where_only_running_tells_the_sizes(kind: str, count: int) 
     torch.testing.assert_close((got, of_got), (expected, of_expected))
 
 
+def halves(x: torch.Tensor) -> Tensors:
+    with annotated({"compile_with_inductor": 0}):
+        h = x.t() * 2
+        one, other = h[: x.shape[1] // 2], h[x.shape[1] // 2 :]
+    with annotated({"compile_with_inductor": {"inductor_region": "another"}}):
+        return one + 1, other.sin(), other
+
+
+@pytest.mark.parametrize("time", ["first", "second"])
+def test_so_they_have_where_strides_alone_tell_a_size(time: str) -> None:
+    """Of a region that torch's cache serves, less is known of the symbols after it."""
+    torch._dynamo.reset()
+    x = torch.linspace(-1, 1, 44).view(4, 11)
+    got = torch.compile(halves, backend="fxregion", dynamic=True)(x)
+    assert layouts(got) == layouts(halves(x))
+    torch.testing.assert_close(got, halves(x))
+
+
 def attention(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
     x = x.transpose(1, 2)
     with annotated({"compile_with_inductor": 0}):
