@@ -67,7 +67,7 @@ def test_a_block_that_came_to_nothing_is_a_warning_with_its_line(suite: Project)
     assert "4 passed" in done.lines[-1]
     for name, said in (
         ("test_dead", "test_lost.py:6 (nothing uses its results"),
-        ("test_broken", "test_lost.py:11, test_lost.py:13 (the function was compiled not at all"),
+        ("test_broken", "test_lost.py:11, test_lost.py:13 (the function was not compiled"),
     ):
         line = done.line("FxRegionWarning: ", f"test_lost.py::{name}: ")
         assert f": annotated, but in no compiled region: {said}" in line

@@ -485,7 +485,7 @@ def unused(x: Tensor) -> Tensor:
         (broken_in_the_block, "an annotation ends where a graph breaks"),
         (
             broken_at_the_end_of_the_block,
-            r"compiled not at all \(Call to `torch._dynamo.graph_break\(\)`\)",
+            r"was not compiled \(Call to `torch._dynamo.graph_break\(\)`\)",
         ),
         (
             broken_in_a_loop,
