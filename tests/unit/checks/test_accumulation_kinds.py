@@ -81,6 +81,7 @@ def the_gradient_of_a_function(x: Tensor) -> Tensor:
     return first * x
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")  # in torch.func.jvp
 @pytest.mark.parametrize(
     "function",
     [
