@@ -251,9 +251,10 @@ def _bound(
     reference: torch.Tensor,
     finite: torch.Tensor,
 ) -> torch.Tensor:
-    """Return the bound of each element; ``whole`` if it cannot be told for each.
+    """Return the bound of each element; ``whole`` where it cannot be told for that one.
 
-    Runs with moved roundings are made only if an element's ``own`` bound does not hold.
+    Runs with moved roundings are made only if an element's ``own`` bound does not hold.  They tell
+    nothing of one that a run makes NaN, as the root of what is zero but for rounding.
     """
     error = torch.where(finite, (regional.to(reference.dtype) - reference).abs(), 0.0)
     if rule.samples is None or regional.element_size() == 1:  # float8 has no arithmetic to move
@@ -265,7 +266,8 @@ def _bound(
         spread = _spread([run.get(rule.name) for run in rule.samples(count)], reference, count)
         if spread is None:
             return whole
-        allowed = torch.maximum(own, SPREADS * spread)
+        known = torch.isfinite(spread)
+        allowed = torch.maximum(own, torch.where(known, SPREADS * spread, whole))
     return allowed
 
 

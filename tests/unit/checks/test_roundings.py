@@ -77,6 +77,19 @@ def test_a_small_fault_beside_large_elements_is_found_only_by_the_bound_of_each(
     assert found["gradient of x"].problem is not None
 
 
+def test_an_element_that_moved_roundings_make_nan_is_held_to_what_the_whole_is() -> None:
+    def roots(x: Tensor) -> Tensor:
+        return (x / 3 * 3 - x + torch.tensor([0.0, 1.0])).sqrt()
+
+    def wrong_at_zero(x: Tensor) -> Tensor:
+        return roots(x) + torch.tensor([0.5, 0.0])
+
+    x = torch.tensor([1.0, 2.0])
+    assert wrong(roots, wrong_at_zero, x, sampled=False) == ["output"]
+    assert wrong(roots, wrong_at_zero, x) == ["output"]
+    assert wrong(roots, roots, x) == []
+
+
 def test_a_fault_in_one_gradient_of_a_vector_is_found() -> None:
     """A vector has no rows whose largest value could be taken for a scale."""
 
