@@ -280,10 +280,14 @@ def left_to_eager(x: Tensor) -> Tensor:
     return x
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator]
-def kept_from_dynamo(x: Tensor) -> Tensor:
+def with_scope(x: Tensor) -> Tensor:
     with SCOPE:
         return x.sin()
+
+
+@torch.compiler.disable  # type: ignore[untyped-decorator]
+def kept_from_dynamo(x: Tensor) -> Tensor:
+    return with_scope(x)
 
 
 @pytest.mark.parametrize("function", [left_to_eager, kept_from_dynamo])
@@ -292,6 +296,13 @@ def test_code_that_dynamo_leaves_to_eager_may_enter_one(function: Callable[..., 
     with only_torchs_own_trace():
         compiled = torch.compile(lambda x: function(x).cos(), backend="eager")
         assert torch.equal(compiled(torch.ones(2)), function(torch.ones(2)).cos())
+
+
+def test_where_nothing_new_is_compiled_one_made_outside_may_be_entered() -> None:
+    reset_compiler()
+    compiled = torch.compile(lambda x: with_scope(x).cos(), backend="eager")
+    with only_torchs_own_trace(), torch.compiler.set_stance("eager_on_recompile"):
+        assert torch.equal(compiled(torch.ones(2)), torch.ones(2).sin().cos())
 
 
 UNUSABLE = pytest.mark.parametrize(
