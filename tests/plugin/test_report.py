@@ -93,11 +93,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(folder: Path) -> Callable[..., Finished]:
     project = Project(folder / "project")
 
-    def run(name: str, *arguments: str) -> Finished:
+    def run(name: str, *arguments: str, anew: bool = False) -> Finished:
         def fresh() -> Finished:
             project.write({**TESTS, **{k: v.lstrip("\n") for k, v in TESTS.items()}})
             (project.folder / "pytest.ini").write_text("[pytest]\n")
-            return project.run("--continue-on-collection-errors", *ON_CPU, *arguments)
+            options = ("--continue-on-collection-errors", *ON_CPU, *arguments)
+            return project.run(*options, anew=anew)
 
         return once(folder, name, fresh)
 
@@ -189,7 +190,7 @@ def test_workers_make_the_same_page_and_leave_junits_report_alone(
 
 
 def test_without_the_option_nothing_of_the_page_is_imported(run: Callable[..., Finished]) -> None:
-    assert run("without", "-k", "gpu").line("page modules:") == "page modules:"
+    assert run("without", "-k", "gpu", anew=True).line("page modules:") == "page modules:"
 
 
 def test_a_page_that_cannot_be_written_is_said(run: Callable[..., Finished], folder: Path) -> None:

@@ -329,7 +329,7 @@ def test_tests_for_a_gpu_are_counted_as_not_run(recording: Finished) -> None:
     assert "needs a GPU: " in recording.line("SKIPPED", "test_waves.py")
 
 
-def test_other_processes_order_directory_and_hash_seed_give_the_same_bytes(
+def test_workers_order_and_directory_give_the_same_bytes(
     project: Project, recording: Finished, tmp_path: Path
 ) -> None:
     assert recording.code == 0
@@ -344,8 +344,7 @@ def test_other_processes_order_directory_and_hash_seed_give_the_same_bytes(
         str(other.folder / "pytest.ini"),
         str(other.folder / "tests"),
         cwd=elsewhere,
-        # For the two workers, which are processes of their own.
-        env={"PYTHONHASHSEED": "2", "REVERSED": "1"},
+        env={"REVERSED": "1"},
     )
     assert done.code == 0, done.text
     assert other.snapshots() == project.snapshots()
@@ -353,6 +352,17 @@ def test_other_processes_order_directory_and_hash_seed_give_the_same_bytes(
         name.rpartition("::")[2] for name in rows(recording)
     }
     assert "2 tests not run for want of a GPU" in done.lines
+
+
+def test_another_hash_seed_gives_the_same_bytes(
+    project: Project, recording: Finished, tmp_path: Path
+) -> None:
+    assert recording.code == 0
+    other = made(tmp_path / "other")
+    seed = {"PYTHONHASHSEED": "2"}
+    done = other.run(*ON_CPU, "tests", "--snapshot-update", env=seed, anew=True)
+    assert done.code == 0, done.text
+    assert other.snapshots() == project.snapshots()
 
 
 def test_a_snapshot_names_no_folder_of_the_machine(project: Project, recording: Finished) -> None:
