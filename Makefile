@@ -16,6 +16,9 @@ BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 STAMP := $(VENV)/.installed-$(or $(TORCH),$(TORCH_DEFAULT))
 
+# Processes by the hundred read these sources: byte code is kept, whatever the shell says.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help demo test browser test-page screenshots lint format compat gpu-check docs fuzz clean
 
 help: ## list the commands

@@ -1,5 +1,6 @@
 """The suite's own settings."""
 
+import gc
 import sys
 from collections.abc import Iterator
 from importlib import import_module
@@ -13,7 +14,13 @@ settings.load_profile("suite")
 
 
 def pytest_collection_finish() -> None:
-    """Have torch time no guards: for each graph it empties the processor's caches, in 20 ms."""
+    """Leave out what takes time and tells a test nothing.
+
+    The collector need not look at the million objects that are there by now.  torch times the
+    guards of each graph, for which it empties the processor's caches, in 20 ms.
+    """
+    gc.freeze()
+    gc.set_threshold(20_000, 10, 10)
     if "torch" in sys.modules:
         vars(import_module("torch._dynamo.guards"))["profile_guard_manager"] = lambda *_: 0.0
 
