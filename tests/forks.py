@@ -241,7 +241,7 @@ class _Worker:
         for each in (stdin, stdout, alive):
             os.close(each)
         self._process = int(os.read(self._life, 20))
-        io = Popen2IO(os.fdopen(told, "wb", 0), os.fdopen(heard, "rb"), execmodel)
+        io = Popen2IO(os.fdopen(told, "wb"), os.fdopen(heard, "rb"), execmodel)
         self.execmodel = execmodel
         self.read, self.write = io.read, io.write
         self.close_read, self.close_write = io.close_read, io.close_write
