@@ -1,6 +1,7 @@
 """The suite's own settings."""
 
 import gc
+import os
 import sys
 from collections.abc import Iterator
 from importlib import import_module
@@ -11,6 +12,14 @@ from hypothesis import HealthCheck, settings
 # Compiles go on beside: how long an example takes says nothing about it.
 settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let xdist's workers share the process that the suite's own projects run in."""
+    if getattr(config.option, "numprocesses", None):
+        from tests.forks import SHARED, offer_here
+
+        os.environ[SHARED] = offer_here()
 
 
 def pytest_collection_finish() -> None:

@@ -7,7 +7,9 @@ interpreter starts needs a process of its own: a hash seed, a setting that torch
 imported, whether it is imported at all.
 
 This file is a program that imports nothing of ``tests``, which is a package of other projects as
-well; :class:`Forks` talks to it.
+well; :class:`Forks` talks to it, through a socket that xdist's workers of one run share.  A request
+is a line of JSON with the three standard files of the command; the answers are the number of its
+process and, once that has ended, its exit status.
 """
 
 from __future__ import annotations
@@ -20,20 +22,25 @@ import os
 import pkgutil
 import runpy
 import select
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout, suppress
-from functools import cache, partial
+from dataclasses import dataclass
+from functools import cache
 from importlib import import_module, invalidate_caches
 from importlib.metadata import entry_points
 from pathlib import Path
+from threading import Thread
 from typing import Any, NoReturn
 
+SHARED = "FXREGION_FORKS"  # the variable with the socket's path
+_ROOM = 1 << 20  # of bytes, for a request
 # What Inductor imports when it is first used.
 _USED_BY_MANY = (
     "torch._inductor.compile_fx",
@@ -42,77 +49,155 @@ _USED_BY_MANY = (
     "torch.distributed.tensor.experimental",
     "triton.experimental.gluon",
 )
-_ROOM = 1 << 20  # of bytes, for the environment of a worker
+
+
+def offer(environment: Mapping[str, str]) -> str:
+    """Return the path of a socket; the process starts when something connects to it.
+
+    It imports torch with this environment, and lives as long as this process does.
+    """
+    folder = tempfile.mkdtemp(prefix="forks-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    path = os.path.join(folder, "socket")
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listener.bind(path)
+    listener.listen()
+
+    def start() -> None:
+        select.select([listener], [], [])
+        process = subprocess.Popen(
+            # -P: what is beside this file is not what commands import.
+            [sys.executable, "-P", __file__, str(listener.fileno())],
+            env=dict(environment),
+            stdin=subprocess.PIPE,  # at whose end it ends
+            pass_fds=[listener.fileno()],
+        )
+        listener.close()  # where it fails, those who wait are told
+        atexit.register(process.communicate)
+
+    Thread(target=start, daemon=True).start()
+    return path
+
+
+@dataclass(frozen=True)
+class Fork:
+    """A command that was started."""
+
+    process: int
+    _connection: socket.socket
+
+    def wait(self) -> int:
+        """Return its exit status, once it has ended."""
+        with self._connection as connection:
+            status = connection.recv(_ROOM)
+        assert status, "the process of all forks has ended"
+        return int(status)
 
 
 class Forks:
-    """The process, seen from the test; started with the environment that it imports torch in."""
+    """The process, seen from a test."""
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
-        self._process = subprocess.Popen(
-            # -P: what is beside this file is not what commands import.
-            [sys.executable, "-P", __file__],
-            env=dict(environment),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        atexit.register(self._stop)
+    def __init__(self, path: str) -> None:
+        self._path = path
 
     def run(
         self, words: Sequence[str], folder: Path, environment: Mapping[str, str]
     ) -> tuple[int, str]:
         """Run ``pytest …`` or ``python -m …``; return its exit status and all that it printed."""
-        with tempfile.NamedTemporaryFile() as output:
-            status = self.run_into(output.name, words, folder, environment)
+        with tempfile.TemporaryFile() as output:
+            status = self.start(output.fileno(), words, folder, environment).wait()
+            output.seek(0)
             return status, output.read().decode("utf-8", "replace")
 
-    def run_into(
-        self, output: str, words: Sequence[str], folder: Path, environment: Mapping[str, str]
-    ) -> int:
-        """Run a command that prints into ``output``, a file or a terminal; return its status."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        request = {
-            "words": list(words),
-            "folder": str(folder),
-            "environment": dict(environment),
-            "output": output,
-        }
-        self._process.stdin.write(json.dumps(request) + "\n")
-        self._process.stdin.flush()
-        status = self._process.stdout.readline()
-        assert status, f"the process of all forks ended before {words} did"
-        return int(status)
+    def start(
+        self, output: int, words: Sequence[str], folder: Path, environment: Mapping[str, str]
+    ) -> Fork:
+        """Start a command that prints into a file or a terminal."""
+        with Path(os.devnull).open() as nothing:
+            return self._start([nothing.fileno(), output, output], words, folder, environment)
 
-    def _stop(self) -> None:
-        self._process.communicate()
+    def _start(
+        self,
+        files: Sequence[int],
+        words: Sequence[str],
+        folder: Path | str,
+        environment: Mapping[str, str],
+    ) -> Fork:
+        request = {"words": list(words), "folder": str(folder), "environment": dict(environment)}
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        connection.connect(self._path)
+        socket.send_fds(connection, [json.dumps(request).encode()], files)
+        process = connection.recv(_ROOM)
+        assert process, f"the process of all forks ended before {words} did"
+        return Fork(int(process), connection)
+
+    def start_worker(self, arguments: list[str], execmodel: Any) -> Any:
+        """Start what xdist starts for a worker; return it as execnet sees such a process."""
+        from execnet.gateway_base import Popen2IO
+
+        stdin, told = os.pipe()
+        heard, stdout = os.pipe()
+        words = ["python", *arguments[-2:]]
+        fork = self._start([stdin, stdout, 2], words, os.getcwd(), os.environ)
+        os.close(stdin)
+        os.close(stdout)
+
+        class Worker(Popen2IO):
+            def wait(self) -> int:
+                return fork.wait()
+
+            def kill(self) -> None:
+                with suppress(ProcessLookupError):
+                    os.kill(fork.process, signal.SIGKILL)
+
+        return Worker(os.fdopen(told, "wb"), os.fdopen(heard, "rb"), execmodel)
 
 
 @cache
 def forks() -> Forks:
-    """Return the process that all tests of this one share."""
+    """Return the process that all tests of this run share."""
+    return Forks(os.environ.get(SHARED) or offer_here())
+
+
+def offer_here() -> str:
+    """Offer a process with this one's environment, without what tells of the run."""
     # Imported here: as a program this file has no package around it.
     from tests.plugin.pytest_process import SOURCE_TREE, clean_environment
 
-    return Forks({**clean_environment(), "PYTHONPATH": str(SOURCE_TREE)})
+    return offer({**clean_environment(), "PYTHONPATH": str(SOURCE_TREE)})
 
 
-def serve() -> None:
-    """Read a command a line, run it, and write its exit status."""
-    answers = os.fdopen(os.dup(1), "w")
+def serve(listener: socket.socket) -> None:
+    """Run commands until what this process was started by has ended."""
     own = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     gc.disable()
     _load()
     gc.enable()
     gc.freeze()  # a million objects that no fork has to look at, or copy
     found = [each for each in sys.path if each not in own]
-    for line in sys.stdin:
-        keeper = os.fork()
-        if keeper == 0:
-            _keep(json.loads(line), found, answers)
-        _, status = os.waitpid(keeper, 0)
-        assert status == 0, f"the process that keeps the forks of {line} ended with {status}"
+    running: dict[int, tuple[int, socket.socket]] = {}
+    while sys.stdin.fileno() not in (
+        ready := select.select([sys.stdin.fileno(), listener.fileno(), *running], [], [])[0]
+    ):
+        for ended in running.keys() & ready:
+            process, connection = running.pop(ended)
+            os.close(ended)
+            _, status = os.waitpid(process, 0)
+            with connection, suppress(OSError):  # a test that does not wait for the command
+                connection.send(b"%d" % os.waitstatus_to_exitcode(status))
+        if listener.fileno() in ready:
+            connection, _ = listener.accept()
+            message, files, _, _ = socket.recv_fds(connection, _ROOM, 3)
+            process = os.fork()
+            if process == 0:
+                path = listener.getsockname()
+                for each in (listener, connection, *(other for _, other in running.values())):
+                    each.close()
+                _run(json.loads(message), files, found, path)
+            for file in files:
+                os.close(file)
+            connection.send(b"%d" % process)
+            running[os.pidfd_open(process)] = process, connection
 
 
 def _load() -> None:
@@ -141,48 +226,16 @@ def _load() -> None:
         each.atexit = False  # torch takes its libraries apart, for seconds
 
 
-def _keep(request: dict[str, Any], found: list[str], answers: Any) -> NoReturn:
-    """Run a command in a fork, xdist's workers that it asks for in others; write its status."""
-    asking, asked = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    child = os.fork()
-    if child == 0:
-        answers.close()
-        asked.close()
-        files = [os.open(os.devnull, os.O_RDONLY)]
-        files += 2 * [os.open(request["output"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)]
-        _run(partial(_command, asking, request["words"]), request, files, found)
-    asking.close()
-    ended = os.pidfd_open(child)
-    # A worker's parent is this process; what is meant for that of a real one is the command's.
-    signal.signal(signal.SIGINT, lambda number, _: os.kill(child, number))
-    while ended not in select.select([asked.fileno(), ended], [], [])[0]:
-        message, files, _, _ = socket.recv_fds(asked, _ROOM, 4)
-        if not message:  # the command closed its end: it is about to end
-            break
-        worker = os.fork()
-        if worker == 0:
-            os.close(ended)
-            asked.close()
-            answers.close()
-            _run(_worker, json.loads(message), files[:3], found)
-        os.write(files[3], b"%d\n" % worker)
-        for each in files:
-            os.close(each)
-    _, status = os.waitpid(child, 0)
-    answers.write(f"{os.waitstatus_to_exitcode(status)}\n")
-    answers.flush()
-    os._exit(0)
-
-
 def _run(
-    work: Callable[[], object], request: dict[str, Any], files: Sequence[int], found: list[str]
+    request: dict[str, Any], files: Sequence[int], found: list[str], own_path: str
 ) -> NoReturn:
-    """Do a process's work with its files, in its folder and environment, and end."""
+    """Be the command, with its files, in its folder and environment, and end."""
     hidden = os.environ["CUDA_VISIBLE_DEVICES"]  # as the virtual device has it while it is loaded
     status: object = 1
     try:
         for number, file in enumerate(files):
             os.dup2(file, number)
+            os.close(file)
         folder, environment = request["folder"], request["environment"]
         os.chdir(folder)
         os.environ.clear()
@@ -192,7 +245,10 @@ def _run(
         sys.path[:] = [each for each in environment.get("PYTHONPATH", "").split(os.pathsep) if each]
         sys.path += found
         invalidate_caches()
-        status = work()
+        # xdist starts its workers through execnet.
+        starts = Forks(own_path).start_worker
+        vars(import_module("execnet.gateway_io"))["Popen2IOMaster"] = starts
+        status = _obey(request["words"])
     except SystemExit as ended:
         status = ended.code or 0
         if isinstance(status, str):
@@ -206,53 +262,22 @@ def _run(
         os._exit(status if isinstance(status, int) else 1)
 
 
-def _command(asking: socket.socket, words: list[str]) -> object:
-    """Be ``pytest …`` or ``python -m …``."""
-    vars(import_module("execnet.gateway_io"))["Popen2IOMaster"] = partial(_Worker, asking)
-    if words[0] != "python":
-        sys.argv = words
-        (script,) = entry_points(group="console_scripts", name=words[0])
-        return script.load()()
-    sys.path.insert(0, os.getcwd())
-    sys.argv = words[2:]
-    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
-    return 0
-
-
-def _worker() -> int:
-    """Be what xdist starts for a worker: an interpreter that is told by a line what to do."""
-    sys.argv = ["-c"]
-    sys.path.insert(0, "")
-    exec(eval(sys.stdin.readline()))
-    return 0
-
-
-class _Worker:
-    """A worker, seen from the run that asked for it, as execnet sees a process that it started."""
-
-    def __init__(self, asking: socket.socket, _arguments: list[str], execmodel: Any) -> None:
-        from execnet.gateway_base import Popen2IO
-
-        stdin, told = os.pipe()
-        heard, stdout = os.pipe()
-        self._life, alive = os.pipe()
-        message = json.dumps({"folder": os.getcwd(), "environment": dict(os.environ)})
-        socket.send_fds(asking, [message.encode()], [stdin, stdout, 2, alive])
-        for each in (stdin, stdout, alive):
-            os.close(each)
-        self._process = int(os.read(self._life, 20))
-        io = Popen2IO(os.fdopen(told, "wb"), os.fdopen(heard, "rb"), execmodel)
-        self.execmodel = execmodel
-        self.read, self.write = io.read, io.write
-        self.close_read, self.close_write = io.close_read, io.close_write
-
-    def wait(self) -> None:
-        os.read(self._life, 1)  # held open by the worker, which writes nothing
-
-    def kill(self) -> None:
-        with suppress(ProcessLookupError):
-            os.kill(self._process, signal.SIGKILL)
+def _obey(words: list[str]) -> object:
+    """Be ``pytest …``, ``python -m …`` or ``python -c …``; return the exit status."""
+    if words[0] == "python":
+        what, sys.argv = words[1], words[2:]
+        if what == "-m":
+            sys.path.insert(0, os.getcwd())
+            runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+        else:
+            sys.path.insert(0, "")
+            code, sys.argv[0] = sys.argv[0], what
+            exec(code, {"__name__": "__main__"})
+        return 0
+    sys.argv = words
+    (script,) = entry_points(group="console_scripts", name=words[0])
+    return script.load()()
 
 
 if __name__ == "__main__":
-    serve()
+    serve(socket.socket(fileno=int(sys.argv[1])))

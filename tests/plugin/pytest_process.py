@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from textwrap import dedent
 
-from tests.forks import forks
+from tests.forks import SHARED, forks
 
 SOURCE_TREE = Path(__file__).parents[2]
 
@@ -23,7 +23,7 @@ _ALONE = ("-p", "no:cacheprovider", "-p", "no:randomly", "-p", "no:hypothesispyt
 # A heading of what follows the failures; output that was captured belongs to its failure.
 _SUMMARY = re.compile(r"-{10,} (?!Captured )")
 # What would tell a run something of the run that it is started from.
-_INHERITED = ("PYTEST_", "CI", "COLUMNS", "PYTHONHASHSEED")
+_INHERITED = ("PYTEST_", "CI", "COLUMNS", "PYTHONHASHSEED", SHARED)
 
 
 def clean_environment() -> dict[str, str]:

@@ -43,12 +43,13 @@ def on_a_terminal(project: Project, *arguments: str, **environment: str) -> Fini
     with ThreadPoolExecutor() as reader:
         written = reader.submit(all_of, ours)
         try:
-            status = forks().run_into(
-                os.ttyname(its),
+            fork = forks().start(
+                its,
                 ["pytest", "-p", "no:cacheprovider", *PLUGINS, *arguments],
                 project.folder,
                 {**clean_environment(), "PYTHONPATH": str(SOURCE_TREE), **ALONE, **environment},
             )
+            status = fork.wait()
         finally:
             os.close(its)  # after which nobody writes any more
         text = written.result().decode().replace("\r\n", "\n")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from tests.plugin.snapshots.project import Project, Run
@@ -153,9 +155,8 @@ def test_2_stops(fxregion_snapshot):
     if how == "crash":
         os._exit(3)
     if how == "interrupt":
-        main = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
         time.sleep(0.3)  # so that test_1's report is in
-        os.kill(main, signal.SIGINT)
+        os.kill(int(os.environ["MAIN"]), signal.SIGINT)
         time.sleep(1.5)
     assert how is None
 
@@ -166,6 +167,7 @@ def test_3_after(fxregion_snapshot):
 
 @pytest.fixture
 def stopped(project: Project) -> Project:
+    project.write("conftest.py", "import os\n\nos.environ.setdefault('MAIN', str(os.getpid()))\n")
     project.write("tests/test_stop.py", STOPPED)
     for number in "123":
         name = {"1": "1_passes", "2": "2_stops", "3": "3_after"}[number]
@@ -271,10 +273,10 @@ def test_two_runs_at_once_leave_whole_files(project: Project, xdist: bool) -> No
     )
     for number in range(40):
         project.write_snapshot(f"test_many/test_many[{number}]-old@cpu", "unused")
-    runs = [project.start("--snapshot-update", xdist=xdist, VALUE=value) for value in ("2", "3")]
+    with ThreadPoolExecutor() as pool:
+        runs = pool.map(lambda value: project.update(xdist=xdist, VALUE=value), ("2", "3"))
     for run in runs:
-        output, _ = run.communicate(timeout=60)
-        assert run.returncode == 0, output
+        assert run.status == 0, run.output
 
     files = project.files()
     assert sorted(files) == sorted(f"test_many/test_many[{number}]@cpu" for number in range(40))
