@@ -221,7 +221,10 @@ def _load() -> None:
                 import_module(each.name)
     # As in the suite's own process, for the reason that its conftest gives.
     vars(import_module("torch._dynamo.guards"))["profile_guard_manager"] = lambda *_: 0.0
-    inspect.getmodule(compile("", "no file", "exec"))  # looks at every module, once
+    # What is asked once in a process: every module for its file, Triton and torch for their hash.
+    inspect.getmodule(compile("", "no file", "exec"))
+    import_module("triton.runtime.cache").triton_key()
+    import_module("torch._inductor.codecache").torch_key()
     for each in weakref.finalize._registry:  # type: ignore[attr-defined]
         each.atexit = False  # torch takes its libraries apart, for seconds
 
