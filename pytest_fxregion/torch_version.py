@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import metadata
 
 from packaging.version import InvalidVersion, Version
@@ -14,6 +15,7 @@ NEWEST_TESTED = Version("2.15")
 TRITON_OF = {"2.11": "3.6", "2.12": "3.7", "2.13": "3.7", "2.14": "3.8", "2.15": "3.9"}
 
 
+@cache  # a wheel's metadata are a long letter, which takes 10 ms to read
 def installed() -> str:
     """Return the version of the installed torch.  Raises FxRegionError if there is none."""
     try:

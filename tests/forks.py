@@ -221,10 +221,11 @@ def _load() -> None:
                 import_module(each.name)
     # As in the suite's own process, for the reason that its conftest gives.
     vars(import_module("torch._dynamo.guards"))["profile_guard_manager"] = lambda *_: 0.0
-    # What is asked once in a process: every module for its file, Triton and torch for their hash.
+    # What is asked once in a process: every module for its file, what is installed for its hash.
     inspect.getmodule(compile("", "no file", "exec"))
     import_module("triton.runtime.cache").triton_key()
     import_module("torch._inductor.codecache").torch_key()
+    import_module("pytest_fxregion._torch.artifacts").compiler_stamp()
     for each in weakref.finalize._registry:  # type: ignore[attr-defined]
         each.atexit = False  # torch takes its libraries apart, for seconds
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
@@ -10,6 +11,13 @@ import pytest
 
 from pytest_fxregion import torch_version
 from pytest_fxregion.errors import FxRegionError
+
+
+@pytest.fixture(autouse=True)
+def asked_anew() -> Iterator[None]:
+    torch_version.installed.cache_clear()
+    yield
+    torch_version.installed.cache_clear()
 
 
 @pytest.fixture
