@@ -285,3 +285,4 @@ def _obey(words: list[str]) -> object:
 
 if __name__ == "__main__":
     serve(socket.socket(fileno=int(sys.argv[1])))
+    os._exit(0)  # nothing is left that has to be taken apart
