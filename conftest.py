@@ -28,10 +28,14 @@ def pytest_collection_finish() -> None:
     The collector need not look at the million objects that are there by now.  torch times the
     guards of each graph, for which it empties the processor's caches, in 20 ms.
     """
+    gc.enable()
     gc.freeze()
     gc.set_threshold(20_000, 10, 10)
     if "torch" in sys.modules:
         vars(import_module("torch._dynamo.guards"))["profile_guard_manager"] = lambda *_: 0.0
+
+
+gc.disable()  # until all modules of tests are imported
 
 
 @pytest.fixture(autouse=True)

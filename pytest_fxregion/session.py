@@ -71,14 +71,16 @@ def prepare(config: pytest.Config) -> None:
 
 def _loaded(config: pytest.Config, options: Options) -> Device:
     from pytest_fxregion import device, torch_version
+    from pytest_fxregion.importing import collector_paused
 
     torch_version.require()
     chosen = device.choose(options)
-    device.load(
-        chosen,
-        runs_tests=not _is_xdist_controller(config.known_args_namespace),
-        progress=_announcer(config),
-    )
+    with collector_paused():
+        device.load(
+            chosen,
+            runs_tests=not _is_xdist_controller(config.known_args_namespace),
+            progress=_announcer(config),
+        )
     return chosen
 
 
@@ -225,11 +227,14 @@ def harness(request: pytest.FixtureRequest) -> Iterator[FxRegion]:
         raise DeviceError(f"{request.node.nodeid} needs a GPU: {_why_no_gpu(current)}")
 
     from pytest_fxregion import device, progress
-    from pytest_fxregion.harness import FxRegion
+    from pytest_fxregion.importing import collector_paused
     from pytest_fxregion.report.transient import transient_line
 
     with ExitStack() as scope:
-        scope.enter_context(device.active(chosen))
+        with collector_paused():
+            from pytest_fxregion.harness import FxRegion
+
+            scope.enter_context(device.active(chosen))
         made = FxRegion(
             test=request.node.nodeid,
             root=request.config.rootpath,
