@@ -32,6 +32,7 @@ from pytest_fxregion._torch.autograd import AutogradNode, sequence_number
 from pytest_fxregion._torch.tensors import inner_tensors
 from pytest_fxregion._torch.tracing import current_tracer, node_of_traced_tensor
 from pytest_fxregion.passes.metadata import OWN_NUMBER
+from pytest_fxregion.regional.annotation import custom_of
 
 ADD = torch.ops.aten.add.Tensor
 
@@ -172,7 +173,7 @@ def tag_accumulations(joint_graph: fx.GraphModule) -> int:
         for node in module.graph.nodes:
             if node.meta.pop("is_gradient_acc", False):
                 node.meta[TORCHS_OWN] = True
-            if MARK in (node.meta.get("custom") or ()):
+            if MARK in custom_of(node):
                 node.meta["is_gradient_acc"] = True
                 del node.meta["custom"]
                 count += 1

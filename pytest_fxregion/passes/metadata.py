@@ -18,10 +18,12 @@ annotations and with one number for all.  They take that of a branch which is an
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import torch
 from torch import fx
+
+from pytest_fxregion.regional.annotation import custom_of
 
 # Written by the tracer on every node of a joint graph that it knows the side of.
 SIDE = "partitioner_tag"
@@ -113,10 +115,11 @@ def _inherit(node: fx.Node, owner: fx.Node) -> None:
     ):
         if forward_key in owner.meta:
             node.meta[own_key] = owner.meta[forward_key]
-    custom = owner.meta.get("custom")
-    if custom is None:
-        return
-    node.meta["custom"] = {**node.meta.get("custom", {}), **copy.deepcopy(custom)}
+    custom = copy.deepcopy(owner.meta.get("custom"))
+    if isinstance(custom, Mapping):
+        custom = {**custom_of(node), **custom}
+    if custom is not None:
+        node.meta["custom"] = custom
 
 
 def _all_nodes(joint_graph: fx.GraphModule) -> Iterator[fx.Node]:

@@ -11,6 +11,7 @@ ask for Inductor is a region of its own.
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -36,6 +37,7 @@ NESTED_KEY = "nested_region_config"
 NESTED_LABEL = "nested"
 
 _FRAME = re.compile(r'File "([^"\n]+)", line (\d+)')
+_TORCH_FOLDER = os.path.dirname(torch.__file__) + os.sep
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 # Other keys of the mapping are the user's own; one that looks like ours is a slip of the pen.
 _TYPO_CUTOFF = 0.8
@@ -69,13 +71,10 @@ class AnnotationReader:
 
         Raises :class:`AnnotationError` with ``file:line``, the wrong key and the nearest valid one.
         """
-        meta = node.meta
-        custom = meta.get("custom")
-        if not isinstance(custom, Mapping):
-            return None
+        custom = custom_of(node)
         if ANNOTATION_KEY not in custom:
             return self._nested(custom[NESTED_KEY], node) if NESTED_KEY in custom else None
-        if node.op in ("placeholder", "output") or meta.get("is_gradient_acc"):
+        if node.op in ("placeholder", "output") or node.meta.get("is_gradient_acc"):
             return None
         value = custom[ANNOTATION_KEY]
         if value is None or value is False:
@@ -155,8 +154,15 @@ class AnnotationReader:
         return (kind, value)
 
 
+_NO_CUSTOM: Mapping[str, object] = {}
 _NO_CONFIGS: frozenset[Hashable] = frozenset()
 _DEFAULT = Annotation((DEFAULT_LABEL, _NO_CONFIGS), DEFAULT_LABEL, {}, _NO_CONFIGS)
+
+
+def custom_of(node: Node) -> Mapping[str, object]:
+    """Return ``node.meta["custom"]``; empty where there is none, or a thing that is no mapping."""
+    custom = node.meta.get("custom")
+    return custom if isinstance(custom, Mapping) else _NO_CUSTOM
 
 
 def checked_configs(configs: object, where: str) -> dict[str, object]:
@@ -191,10 +197,15 @@ def checked_configs(configs: object, where: str) -> dict[str, object]:
 
 
 def source_of(node: Node) -> str | None:
-    """Return ``path:line`` of the code that made the node (its stack trace's innermost frame)."""
+    """Return ``path:line`` of the code that made the node.
+
+    It is the innermost frame of its stack trace that is outside of torch; if all are torch's, the
+    innermost.  None if there is no frame.
+    """
     trace = node.meta.get("stack_trace")
     frames = _FRAME.findall(trace) if isinstance(trace, str) else []
-    return f"{frames[-1][0]}:{frames[-1][1]}" if frames else None
+    outside = [frame for frame in frames if not frame[0].startswith(_TORCH_FOLDER)]
+    return ":".join((outside or frames)[-1]) if frames else None
 
 
 def sources_of(nodes: Iterable[Node]) -> tuple[str, ...]:

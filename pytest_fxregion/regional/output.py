@@ -18,7 +18,7 @@ from pytest_fxregion._torch.artifacts import compiler_stamp, dumped_module, load
 from pytest_fxregion._torch.inductor import annotations_read_by_inductor
 from pytest_fxregion._torch.result_cache import BypassAOTAutogradCache, OutputCode
 
-from .annotation import ANNOTATION_KEY, NESTED_KEY
+from .annotation import ANNOTATION_KEY, NESTED_KEY, custom_of
 from .serialize import callable_again, serializable
 from .stored import text_of
 
@@ -94,10 +94,10 @@ def annotations_in_key(graph: fx.GraphModule) -> None:
     for prefix, module in graph.named_modules():
         if isinstance(module, fx.GraphModule):
             for i, node in enumerate(module.graph.nodes):
-                custom = node.meta.get("custom")
-                if custom and ANNOTATION_KEY in custom:
+                custom = custom_of(node)
+                if ANNOTATION_KEY in custom:
                     found.append((prefix, i, custom[ANNOTATION_KEY]))
-                elif custom and NESTED_KEY in custom:
+                elif NESTED_KEY in custom:
                     found.append((prefix, i, custom[NESTED_KEY]))  # an object: not kept
                 read = annotations_read_by_inductor(node)
                 if read:

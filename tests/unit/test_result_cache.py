@@ -89,15 +89,18 @@ def test_capture_sees_the_compilers_run(folder: Path) -> None:
 
 def test_annotation_that_no_key_can_tell_is_never_equal() -> None:
     def key(value: object, name: str = "compile_with_inductor") -> object:
+        return key_of_custom({name: value})
+
+    def key_of_custom(custom: object) -> object:
         gm = fx.symbolic_trace(torch.nn.Identity())
-        next(iter(gm.graph.nodes)).meta["custom"] = {name: value}
+        next(iter(gm.graph.nodes)).meta["custom"] = custom
         annotations_in_key(gm)
         return gm.fxregion_annotations
 
     assert key({"inductor_region": "r"}) == key({"inductor_region": "r"})
     assert key({"inductor_region": 1}) != key({"inductor_region": True})
     assert key(True, "fallback_to_eager") != key(False, "fallback_to_eager")
-    assert key(1, "layer") == key(2, "layer")
+    assert key(1, "layer") == key(2, "layer") == key_of_custom(5) == key_of_custom(None)
     value = {"inductor_region": object()}
     assert key(value) != key(value)
     options = NestedCompileRegionOptions()  # of nested_compile_region: makes a region, too

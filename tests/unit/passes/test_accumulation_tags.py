@@ -329,10 +329,13 @@ def test_tags_that_tracing_gave_wrongly_are_taken_away() -> None:
     wrong.meta["is_gradient_acc"] = True
     right = graph.call_function(ADD, (wrong, x))
     right.meta["custom"] = {MARK: True}
-    graph.output(right)
+    users = graph.call_function(ADD, (right, x))
+    users.meta["custom"] = 5
+    graph.output(users)
     assert tag_accumulations(fx.GraphModule({}, graph)) == 1
     assert wrong.meta == {TORCHS_OWN: True}
     assert right.meta == {"is_gradient_acc": True}
+    assert users.meta == {"custom": 5}
 
 
 def test_torch_is_left_as_it_was() -> None:

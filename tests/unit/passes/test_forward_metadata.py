@@ -107,6 +107,18 @@ def test_the_backwards_own_survives_a_forward_without_annotation() -> None:
     assert node.meta["custom"] == {"backward": 2}
 
 
+def test_what_is_no_mapping_is_taken_as_it_is() -> None:
+    drawing = Drawing()
+    drawing.forward(seq_nr=1, custom="forward")
+    drawing.forward(seq_nr=2, custom={"forward": 1})
+    bare = drawing.backward(seq_nr=1)
+    with_mapping = drawing.backward(seq_nr=1, custom={"backward": 2})
+    replaced = drawing.backward(seq_nr=2, custom="backward")
+    copy_forward_metadata(drawing.module())
+    assert bare.meta["custom"] == with_mapping.meta["custom"] == "forward"
+    assert replaced.meta["custom"] == {"forward": 1}
+
+
 def test_a_node_without_a_partner_takes_nothing() -> None:
     drawing = Drawing()
     drawing.forward(seq_nr=1, custom={"a": 1})

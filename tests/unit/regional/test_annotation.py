@@ -9,9 +9,15 @@ import torch
 from torch import fx
 
 from pytest_fxregion.errors import AnnotationError
-from pytest_fxregion.regional.annotation import Annotation, AnnotationReader, sources_of
+from pytest_fxregion.regional.annotation import (
+    Annotation,
+    AnnotationReader,
+    source_of,
+    sources_of,
+)
 from tests.unit.regional.annotated_graphs import annotate
 
+TORCHS_OWN = str(torch.nn.functional.__file__)
 TRACE = """  File "/home/me/outer.py", line 3, in main
     model(x)
   File "/home/me/model.py", line 12, in forward
@@ -185,3 +191,17 @@ def test_custom_of_another_kind_is_no_annotation() -> None:
 def test_sources_are_innermost_frames_each_once() -> None:
     nodes = [node_with(0), node_with(0), node_with(0, trace=None)]
     assert sources_of(nodes) == ("/home/me/model.py:12",)
+
+
+@pytest.mark.parametrize(
+    ("frames", "source"),
+    [
+        (("/home/me/model.py", TORCHS_OWN), "/home/me/model.py:1"),
+        ((TORCHS_OWN, "/home/me/hook.py"), "/home/me/hook.py:2"),
+        ((TORCHS_OWN, TORCHS_OWN), f"{TORCHS_OWN}:2"),
+    ],
+    ids=["calls torch", "called by torch", "all of it torch's"],
+)
+def test_a_source_is_outside_of_torch_if_a_frame_is(frames: tuple[str, ...], source: str) -> None:
+    trace = "".join(f'  File "{file}", line {n}, in f\n' for n, file in enumerate(frames, start=1))
+    assert source_of(node_with(0, trace)) == source
