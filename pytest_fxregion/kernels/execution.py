@@ -67,7 +67,9 @@ def execution_record(
     else:
         on_cpu = by_hand if device.kind == "virtual" else ()
     return ExecutionRecord(
-        traced=f"{device.torch_device}, {device.label}",
+        traced=", ".join(
+            dict.fromkeys((device.torch_device, device.label))
+        ),  # the CPU has one name
         lowered=kernels,
         compiled=tuple(dict.fromkeys(f"{c.kernel} ({c.architecture})" for c in machine_code)),
         interpreted=tuple(dict.fromkeys(str(launch) for launch in launches)),

@@ -47,6 +47,7 @@ def test_a_gpu_runs_everything_and_assumes_nothing() -> None:
 
 def test_the_cpu_runs_its_own_kernels() -> None:
     record = execution_record(CPU, compilation(), [], [])
+    assert record.traced == "cpu"
     assert "triton_poi_0" in record.on_cpu
     assert record.on_hardware == record.interpreted == record.assumed == ()
 
