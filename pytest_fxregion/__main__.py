@@ -1,4 +1,4 @@
-"""``python -m pytest_fxregion review|compare|merge|check``; imports no torch."""
+"""``python -m pytest_fxregion COMMAND``; only ``virtual`` imports torch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from pytest_fxregion.review import command, integrity, merge, page
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit status; 2 for one that could not be run."""
-    parser = argparse.ArgumentParser(prog="python -m pytest_fxregion", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m pytest_fxregion",
+        description="Review and compare what pytest --fxregion recorded; only virtual needs torch.",
+    )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     command.add_parser(commands)
     page.add_parser(commands)

@@ -20,7 +20,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     parser.add_argument("--arch", default="h100", help="the GPU it stands for (default: h100)")
     parser.add_argument("script", type=Path)
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the script's own")
+    own = parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the script's own")
+    own.required = False  # argparse would ask for them where the script is missing
     parser.set_defaults(run=run)
 
 

@@ -35,6 +35,24 @@ def test_a_script_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == "error: there is no script nowhere.py\n"
 
 
+def test_no_script_at_all(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["virtual"])
+    assert "the following arguments are required: script\n" in capsys.readouterr().err
+
+
+def test_the_help_names_every_command_and_what_needs_torch(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    shown = capsys.readouterr().out
+    assert "only virtual needs torch" in " ".join(shown.split())
+    assert "``" not in shown
+    for command in ("review", "compare", "merge", "virtual", "check"):
+        assert f"\n    {command} " in shown
+
+
 def test_an_unknown_gpu(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["virtual", "--arch=h1", __file__]) == 2
     assert "error: --arch=h1: not one of a100, b200, h100" in capsys.readouterr().err
