@@ -65,7 +65,8 @@ def encode_test(name: str) -> str:
 def encode_extra(index: int | str) -> str:
     """Return the part of a file's name for one of several snapshots of a test.
 
-    A number is the position of an unnamed snapshot (0, the first, has no part of its own: ``""``).
+    A number is the position of an unnamed snapshot among all of the test's (0, the first, has no
+    part of its own: ``""``).
     A name that is only digits is encoded, so that ``name="1"`` is not the second unnamed one.
     """
     if isinstance(index, int):
