@@ -24,7 +24,7 @@ class Culprit:
     that run the same compiled code.  ``operations`` are those of the smallest part of the piece
     that still differs by itself, ``difference`` how; none where the whole piece by itself agrees
     with eager.  ``script`` is the file that shows it; ``has_script`` whether there can be one,
-    ``script_fails`` why it did not show it when it was tried.
+    ``script_fails`` why it did not show it when it was tried, ``not_written`` why there is no file.
     """
 
     piece: CompiledPiece
@@ -35,6 +35,7 @@ class Culprit:
     has_script: bool = False
     script: Path | None = None
     script_fails: str | None = None
+    not_written: str | None = None
 
     def lines(self, root: Path, several_graphs: bool) -> Iterator[str]:
         """Yield what a person reads; paths are shown from ``root``."""
@@ -62,6 +63,8 @@ class Culprit:
         yield f"    {self.difference}"
         if not self.has_script:
             yield "  it holds a subgraph, so that no script of it can be written"
+        elif self.not_written is not None:
+            yield f"  its script could not be written: {self.not_written}"
         elif self.script_fails is not None:
             yield f"  its script does not show it here: {self.script_fails}"
 

@@ -153,8 +153,11 @@ def _taken_apart(
         return found
     file = script_files(source.scripts)[number]
     script = write_script(part, configs, source.about(piece, part, file), differing)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(script.text, encoding="utf-8")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(script.text, encoding="utf-8")
+    except OSError as error:  # what was found stands without it
+        return replace(found, not_written=str(error))
     return replace(found, script=file, script_fails=_why_it_does_not_show(script, file))
 
 

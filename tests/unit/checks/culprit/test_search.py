@@ -218,6 +218,23 @@ def test_a_script_is_there_as_long_as_its_test_fails(
     assert not list(folder.iterdir())
 
 
+def test_the_region_is_named_where_its_script_cannot_be_written(
+    planted: Any, tmp_path: Path
+) -> None:
+    compiles: Compiles = planted(with_another(aten.cos.default, aten.sin.default))
+    (tmp_path / "scripts").touch()  # stands for any folder that cannot be written
+    inputs = [leaf(n).detach() for n in (2, 2)]
+    with pytest.raises(CheckError) as raised:
+        harness(tmp_path)(layers_of_all_sizes, *inputs).check_numerics()
+    text = str(raised.value)
+    assert named(text) == ["inference inductor_region_1 (region 1)"]
+    assert "  its script could not be written: " in text
+    assert str(tmp_path / "scripts") in text
+    assert "To see it by itself" not in text
+    compiles.change = lambda body: body
+    harness(tmp_path)(layers_of_all_sizes, *inputs).check_numerics()
+
+
 def test_scripts_of_tests_and_runs_have_names_of_their_own() -> None:
     names = {
         script_name(test, run).as_posix()
