@@ -224,8 +224,7 @@ def make_snapshot(
     if other is not None:
         raise SnapshotError(
             f"the snapshots of {item.nodeid} and {other} would have the same file name "
-            "(names are compared without case, as some file systems do): rename one of the tests, "
-            "or give its parameters other ids"
+            + _why_they_clash(item.nodeid, other)
         )
     record = _record(item, books)
     record.provenance = provenance
@@ -405,6 +404,17 @@ def _settle(config: pytest.Config, books: Books, exitstatus: int) -> bool:
     if found and not removing:
         books.lines.append("re-run with --snapshot-update to remove the unused snapshots")
     return bool(lost) or (bool(found) and not removing and not option.warn_unused_snapshots)
+
+
+def _why_they_clash(nodeid: str, other: str) -> str:
+    one, two = (PurePosixPath(test.partition("::")[0]) for test in (nodeid, other))
+    if names.clash_key(one, "") != names.clash_key(two, ""):
+        # a.py and tests/a.py: other folders, though no name is like another but for its case.
+        return "(the folder of all tests is left out of it): rename one of the files"
+    return (
+        "(names are compared without case, as some file systems do): rename one of the tests, "
+        "or give its parameters other ids"
+    )
 
 
 def _discard(record: TestRecord, books: Books) -> None:

@@ -74,11 +74,13 @@ def test_names_that_clash_fail_by_name(project: Project, xdist: bool) -> None:
     assert "1 passed, 4 errors" in run.output
     assert (
         "the snapshots of tests/test_clash.py::test_p[A] and tests/test_clash.py::test_p[a] would "
-        "have the same file name"
+        "have the same file name (names are compared without case, as some file systems do): "
+        "rename one of the tests, or give its parameters other ids"
     ) in run.output
     assert (
-        "the snapshots of test_same.py::test_s and tests/test_same.py::test_s would" in run.output
-    )
+        "the snapshots of test_same.py::test_s and tests/test_same.py::test_s would have the same "
+        "file name (the folder of all tests is left out of it): rename one of the files"
+    ) in run.output
     assert project.files() == {"test_clash/test_p[b]@cpu": "b 1"}
 
 
