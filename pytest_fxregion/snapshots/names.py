@@ -30,6 +30,7 @@ _DIGEST = 10
 _UNSAFE = re.compile(r'[\x00-\x1f\x7f%/\\?*:|"<>@~\ud800-\udfff]')
 _UNSAFE_TEST = re.compile(_UNSAFE.pattern + r"|\](?!\Z)")
 _VARIANT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
+_OF_TORCH_OR_CPU = re.compile(r"(cpu-)?torch\d+\.\d+|cpu")
 _STEM = re.compile(r"(?P<test>[^-\[]*(?:\[[^\]~]*(?:\]|~[0-9a-f]{10}))?)(?:-(?P<extra>.*))?")
 
 
@@ -97,6 +98,22 @@ def check_variant(name: str) -> str:
             f"at most {MAX_VARIANT_BYTES} characters"
         )
     return name
+
+
+def check_recorded(name: str, own: Sequence[str]) -> None:
+    """Refuse to record under a name that runs on another device, or with another torch, read.
+
+    ``own`` are the variants that a run like this one reads without being asked.
+
+    Raises:
+        SnapshotError: ``name`` is a torch version's or the CPU's, and not one of ``own``.
+
+    """
+    if _OF_TORCH_OR_CPU.fullmatch(name) and name not in own:
+        raise SnapshotError(
+            f"--fxregion-record={name} names a variant of another device or torch, which this "
+            f"run's graphs are not of; this run's own: {', '.join(own)}"
+        )
 
 
 def all_variants(

@@ -91,10 +91,12 @@ def configure(
         command_options: the options that make a run like this one, for the command that accepts.
 
     Raises:
-        SnapshotError: ``record`` cannot name a variant.
+        SnapshotError: ``record`` cannot name a variant, or names that of other runs.
 
     """
     names.all_variants(variants, torch_version=torch_version, record=record)
+    if record:
+        names.check_recorded(record, names.all_variants(variants, torch_version=torch_version))
     may_write = allow_ci_update or not under_ci()
     settings = Settings(
         root=config.rootpath / snapshot_dir,

@@ -97,6 +97,7 @@ def test_a_wrong_value_is_refused_in_one_line(
         ("--fxregion-gpu=sometimes", "skip, required"),
         ("--fxregion-record=../up", "../up"),
         ("--fxregion-record=a@b", "a@b"),
+        ("--fxregion-record=torch2.11", "own: cpu-torch"),
     ],
 )
 def test_other_wrong_values(project: Project, option: str, word: str) -> None:

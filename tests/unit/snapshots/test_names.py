@@ -120,3 +120,29 @@ def test_variants_are_tried_from_the_most_specific(
 def test_a_variant_needs_a_plain_name(name: str) -> None:
     with pytest.raises(SnapshotError, match="cannot name a snapshot variant"):
         names.check_variant(name)
+
+
+@pytest.mark.parametrize(
+    ("device", "name"),
+    [(("cpu",), "torch2.14"), ((), "cpu"), ((), "cpu-torch2.14"), ((), "torch2.13")],
+)
+def test_what_runs_of_another_kind_read_is_not_recorded(device: tuple[str, ...], name: str) -> None:
+    own = names.all_variants(device, torch_version="2.14.1")
+    with pytest.raises(SnapshotError, match=f"this run's own: {own[0]}"):
+        names.check_recorded(name, own)
+
+
+@pytest.mark.parametrize(
+    ("device", "name"),
+    [
+        (("cpu",), "cpu-torch2.14"),
+        (("cpu",), "cpu"),
+        ((), "torch2.14"),
+        ((), "rocm"),
+        ((), "torch"),
+    ],
+)
+def test_a_runs_own_variants_and_free_names_are_recorded(
+    device: tuple[str, ...], name: str
+) -> None:
+    names.check_recorded(name, names.all_variants(device, torch_version="2.14.1"))
