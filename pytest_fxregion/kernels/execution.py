@@ -67,9 +67,8 @@ def execution_record(
     else:
         on_cpu = by_hand if device.kind == "virtual" else ()
     return ExecutionRecord(
-        traced=", ".join(
-            dict.fromkeys((device.torch_device, device.label))
-        ),  # the CPU has one name
+        # The CPU's two names are one.
+        traced=", ".join(dict.fromkeys((device.torch_device, device.label))),
         lowered=kernels,
         compiled=tuple(dict.fromkeys(f"{c.kernel} ({c.architecture})" for c in machine_code)),
         interpreted=tuple(dict.fromkeys(str(launch) for launch in launches)),
