@@ -15,7 +15,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import PurePath, PurePosixPath
+from pathlib import Path, PurePath, PurePosixPath
 
 from pytest_fxregion.errors import SnapshotError
 
@@ -177,6 +177,22 @@ def folder_for(test_file: PurePath, root: PurePath, tests_root: PurePath) -> Pur
         f"{test_file} lies outside the root folder {root}, so its snapshots have no place: "
         "run pytest with a --rootdir that holds it"
     )
+
+
+def twin_of(test_file: Path, root: Path, tests_root: Path) -> Path | None:
+    """Return the other file whose tests' snapshots are in the same folder, if there is one.
+
+    Only the folder of all tests is left out of a folder's name: ``a/test_x.py`` has
+    ``tests/a/test_x.py``, and the other way round.
+    """
+    for base, other in ((tests_root, root), (root, tests_root)):
+        if test_file.is_relative_to(base):
+            twin = other / test_file.relative_to(base)
+            if twin == test_file or not twin.is_file():
+                return None
+            folders = (folder_for(file, root, tests_root) for file in (test_file, twin))
+            return twin if len(set(folders)) == 1 else None
+    return None
 
 
 def clash_key(folder: PurePosixPath, stem: str) -> str:

@@ -7,7 +7,8 @@ removes files and reports.  Every function does nothing in a run that was not co
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -173,6 +174,39 @@ def check_name_clashes(items: Sequence[pytest.Item], fixtures: frozenset[str]) -
                 continue  # is said where the test sets its fixture up
             places[without_repetition(item, item.nodeid), place.folder, place.stem] = None
     books.clashes = names.clashes(places)
+    for test, other in _clashes_with_files_left_out(items, fixtures, settings):
+        books.clashes.setdefault(test, other)
+
+
+def _clashes_with_files_left_out(
+    items: Sequence[pytest.Item], fixtures: frozenset[str], settings: Settings
+) -> Iterator[tuple[str, str]]:
+    """Yield ids of a test, and of the one whose snapshots it would overwrite.
+
+    Where only one of two such files is given to pytest the other one is read as text: it is one if
+    it names our fixtures and defines a function of the test's name.
+    """
+    collected = {item.path for item in items}
+    texts: dict[Path, tuple[Path, str] | None] = {}
+    for item in items:
+        if not fixtures.intersection(getattr(item, "fixturenames", ())):
+            continue
+        if item.path not in texts:
+            twin = names.twin_of(item.path, settings.rootdir, settings.tests_root)
+            is_left_out = twin is not None and twin not in collected
+            texts[item.path] = (twin, _text(twin)) if twin is not None and is_left_out else None
+        found = texts[item.path]
+        function = re.escape(getattr(item, "originalname", None) or item.name)
+        if found and "fxregion" in found[1] and re.search(rf"\bdef {function}\b", found[1]):
+            file, test = found[0].relative_to(settings.rootdir), item.nodeid.partition("::")[2]
+            yield without_repetition(item, item.nodeid), f"{file.as_posix()}::{test}"
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
 
 
 def collection_finished(session: pytest.Session) -> None:

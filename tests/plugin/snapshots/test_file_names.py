@@ -84,6 +84,31 @@ def test_names_that_clash_fail_by_name(project: Project, xdist: bool) -> None:
     assert project.files() == {"test_clash/test_p[b]@cpu": "b 1"}
 
 
+def test_a_file_that_is_left_out_is_not_overwritten(project: Project) -> None:
+    def test(value: str, *, name: str = "test_s") -> str:
+        return (
+            f"from values import doc\n\ndef {name}(fxregion_snapshot):\n"
+            f"    assert doc({value!r}) == fxregion_snapshot\n"
+        )
+
+    project.write("tests/a/test_same.py", test("x"))
+    assert project.update().status == 0
+    files = project.files()
+    project.write("a/test_same.py", test("y"))
+    run = project.update("a")
+
+    assert "1 error" in run.output
+    assert (
+        "the snapshots of a/test_same.py::test_s and tests/a/test_same.py::test_s would have the "
+        "same file name"
+    ) in run.output
+    assert project.files() == files
+
+    project.write("a/test_same.py", test("y", name="test_other"))
+    assert project.update("a").status == 0
+    assert project.files() == {**files, "a/test_same/test_other@cpu": "y 1"}
+
+
 def test_a_test_outside_of_the_root_folder_is_told_so(project: Project) -> None:
     project.write("inner/pytest.ini", "[pytest]\npythonpath = ..\n")
     project.write("test_out.py", "def test(fxregion_snapshot):\n    pass\n")
