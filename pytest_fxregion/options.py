@@ -149,12 +149,8 @@ def read_options(config: pytest.Config, command_line: argparse.Namespace) -> Opt
     """Combine command line and ini file.  Raises :class:`OptionError` on a wrong value."""
     value = {option.name: _value(config, command_line, option) for option in _OPTIONS}
     root = config.rootpath
-    active = _switch("fxregion", value["fxregion"])
-    if active:  # A project that does not ask for us may have files under our folders' names.
-        for option in ("fxregion_snapshot_dir", "fxregion_artifacts"):
-            _check_folder(f"--{option.replace('_', '-')}={value[option]}", root / value[option])
     return Options(
-        active=active,
+        active=_switch("fxregion", value["fxregion"]),
         device=value["fxregion_device"],
         arch=value["fxregion_arch"],
         stages=_stages(value["fxregion_stages"]),
@@ -206,15 +202,7 @@ def _file(flag: str, text: str, root: Path) -> Path | None:
         return None
     if (root / text).is_dir():
         raise OptionError(f"{flag}={text}: a folder; name the file to write")
-    _check_folder(f"{flag}={text}", (root / text).parent)
     return root / text
-
-
-def _check_folder(given: str, folder: Path) -> None:
-    """Refuse a folder, which need not be there yet, that cannot be made: a file is in its way."""
-    there = next((path for path in (folder, *folder.parents) if path.exists()), folder)
-    if there.is_file():
-        raise OptionError(f"{given}: {there} is a file, not a folder")
 
 
 def _switch(name: str, text: str) -> bool:

@@ -124,23 +124,6 @@ def test_a_folder_is_no_file_to_write(tmp_path: Path) -> None:
             options(f"{flag}={tmp_path}")
 
 
-@pytest.mark.parametrize("below", ["", "/deeper"])
-@pytest.mark.parametrize("flag", ["--fxregion-snapshot-dir", "--fxregion-artifacts"])
-def test_a_file_is_no_folder_to_write_into(tmp_path: Path, flag: str, below: str) -> None:
-    file = tmp_path / "file"
-    file.touch()
-    with pytest.raises(OptionError, match=f"{flag}=.*: {file} is a file, not a folder"):
-        options("--fxregion", f"{flag}={file}{below}")
-    assert not options(f"{flag}={file}{below}").active  # nothing is written, so nothing is wrong
-
-
-def test_a_file_is_no_folder_of_a_file_to_write(tmp_path: Path) -> None:
-    file = tmp_path / "file"
-    file.touch()
-    with pytest.raises(OptionError, match=f"{file} is a file, not a folder"):
-        options(f"--fxregion-report={file}/report.html")
-
-
 def test_a_wrong_ini_value_is_named_as_such() -> None:
     with pytest.raises(OptionError, match="fxregion = maybe in the ini file"):
         options(fxregion="maybe")
