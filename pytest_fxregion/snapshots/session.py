@@ -7,8 +7,7 @@ removes files and reports.  Every function does nothing in a run that was not co
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -20,6 +19,7 @@ from pytest_fxregion.commands import test_command
 from pytest_fxregion.errors import SnapshotError
 from pytest_fxregion.snapshots import names
 from pytest_fxregion.snapshots.assertion import RegionSnapshot
+from pytest_fxregion.snapshots.clashes import clashes_with_files_left_out, why_they_clash
 from pytest_fxregion.snapshots.files import remove
 from pytest_fxregion.snapshots.forwarding import (
     WORKER_INPUT,
@@ -174,39 +174,8 @@ def check_name_clashes(items: Sequence[pytest.Item], fixtures: frozenset[str]) -
                 continue  # is said where the test sets its fixture up
             places[without_repetition(item, item.nodeid), place.folder, place.stem] = None
     books.clashes = names.clashes(places)
-    for test, other in _clashes_with_files_left_out(items, fixtures, settings):
+    for test, other in clashes_with_files_left_out(items, fixtures, settings):
         books.clashes.setdefault(test, other)
-
-
-def _clashes_with_files_left_out(
-    items: Sequence[pytest.Item], fixtures: frozenset[str], settings: Settings
-) -> Iterator[tuple[str, str]]:
-    """Yield ids of a test, and of the one whose snapshots it would overwrite.
-
-    Where only one of two such files is given to pytest the other one is read as text: it is one if
-    it names our fixtures and defines a function of the test's name.
-    """
-    collected = {item.path for item in items}
-    texts: dict[Path, tuple[Path, str] | None] = {}
-    for item in items:
-        if not fixtures.intersection(getattr(item, "fixturenames", ())):
-            continue
-        if item.path not in texts:
-            twin = names.twin_of(item.path, settings.rootdir, settings.tests_root)
-            is_left_out = twin is not None and twin not in collected
-            texts[item.path] = (twin, _text(twin)) if twin is not None and is_left_out else None
-        found = texts[item.path]
-        function = re.escape(getattr(item, "originalname", None) or item.name)
-        if found and "fxregion" in found[1] and re.search(rf"\bdef {function}\b", found[1]):
-            file, test = found[0].relative_to(settings.rootdir), item.nodeid.partition("::")[2]
-            yield without_repetition(item, item.nodeid), f"{file.as_posix()}::{test}"
-
-
-def _text(file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
 
 
 def collection_finished(session: pytest.Session) -> None:
@@ -260,7 +229,7 @@ def make_snapshot(
     if other is not None:
         raise SnapshotError(
             f"the snapshots of {item.nodeid} and {other} would have the same file name "
-            + _why_they_clash(item.nodeid, other)
+            + why_they_clash(item.nodeid, other)
         )
     record = _record(item, books)
     record.provenance = provenance
@@ -440,17 +409,6 @@ def _settle(config: pytest.Config, books: Books, exitstatus: int) -> bool:
     if found and not removing:
         books.lines.append("re-run with --snapshot-update to remove the unused snapshots")
     return bool(lost) or (bool(found) and not removing and not option.warn_unused_snapshots)
-
-
-def _why_they_clash(nodeid: str, other: str) -> str:
-    one, two = (PurePosixPath(test.partition("::")[0]) for test in (nodeid, other))
-    if names.clash_key(one, "") != names.clash_key(two, ""):
-        # a.py and tests/a.py: other folders, though no name is like another but for its case.
-        return "(the folder of all tests is left out of it): rename one of the files"
-    return (
-        "(names are compared without case, as some file systems do): rename one of the tests, "
-        "or give its parameters other ids"
-    )
 
 
 def _discard(record: TestRecord, books: Books) -> None:
